@@ -142,27 +142,6 @@ __device__ __forceinline__ void weigh_largest(float (&weight)[2], const RowState
     exp2_approx_if(weight[1], rows.top_log2[1] - rows.max_log2[1], rises);
 }
 
-/* A masked block may be the first one of which a row sees a key, as in causal problems where kv_len - q_len is not a
- * multiple of a block: such rows begin here as others do in start_row_max. What is in O and in the row sum is 0, and
- * the warp has not corrected anything yet. */
-template <int SCORES>
-__device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowState &rows, float scale_log2)
-{
-    if (__any_sync(WHOLE_WARP, rows.max_log2[0] == NO_MAXIMUM || rows.max_log2[1] == NO_MAXIMUM)) {
-        float top[2];
-        row_max(top, s);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float now = top[half] * scale_log2;
-            if (rows.max_log2[half] == NO_MAXIMUM && now > NO_MAXIMUM) {
-                rows.top_log2[half] = now;
-                rows.max_log2[half] = now + CORRECTED_MARGIN_LOG2;
-                rows.limit_log2[half] = now + FIRST_RISE_LOG2;
-            }
-        }
-    }
-}
-
 /* The limits behind a correction. `high`: the largest score since the last one plus the lag. The first time the scores
  * choose the lag, as in update_limits. Few weights count where a row has risen by more than 2^17 since the first block;
  * otherwise scores grow where all rows have risen, and few weights count where a largest score times c is above 34,

@@ -133,6 +133,27 @@ __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState
     rows.lag_log2 = CORRECTS ? FIRST_RISE_LOG2 : LAG_LOG2;
 }
 
+/* The same in a masked block of the main loop, for correct_largest. Such a block may be the first one of which a row
+ * sees a key, as in causal problems where kv_len - q_len is not a multiple of a block. What is in O and in the row sum
+ * is 0, and the warp has not corrected anything yet. */
+template <int SCORES>
+__device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowState &rows, float scale_log2)
+{
+    if (__any_sync(WHOLE_WARP, rows.max_log2[0] == NO_MAXIMUM || rows.max_log2[1] == NO_MAXIMUM)) {
+        float top[2];
+        row_max(top, s);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float now = top[half] * scale_log2;
+            if (rows.max_log2[half] == NO_MAXIMUM && now > NO_MAXIMUM) {
+                rows.top_log2[half] = now;
+                rows.max_log2[half] = now + CORRECTED_MARGIN_LOG2;
+                rows.limit_log2[half] = now + FIRST_RISE_LOG2;
+            }
+        }
+    }
+}
+
 /* BEFORE_EXP: moves the row max of all rows of the warp where that of one is above its limit, and rescales the row
  * sums. Returns whether it has; then O has to be multiplied with `alpha`, and update_limits called. alpha is computed
  * ahead of the vote, whose latency it hides (docs/kernels/sm90_fwd.md, step 35). CORRECTS: m moves only where it is
