@@ -264,5 +264,14 @@ racecheck_ends 1 "$write" "$nowhere" "$closing"
 racecheck_ends 1 "$write" "$known" "$write" "$nowhere" "$closing"
 racecheck_ends 1 "$write" "$elsewhere" "$known" "$closing"
 racecheck_ends 1 "$write" "$known"
+# Which part of the keys a work tile has, in either order; its lines are those of the sources.
+line_of() { grep -n 'smem\.key_part\[' "$root/kernels/sm90/$1" | head -n 1 | cut -d: -f1; }
+read="Read access at void sm90_fwd::consume<Tile>(int)+0xcb0 in fused_sm90_fwd.cu:$(line_of fused_sm90_fwd.cu)"
+write="Write access at void sm90_fwd::publish_work_tile<Tile>(int)+0x80 in fwd_producer.cuh:$(line_of fwd_producer.cuh)"
+report='========= Error: Race reported between'
+racecheck_ends 0 "$report $read" "=========     and $write [8 hazards]" "$closing"
+racecheck_ends 0 "$report $write" "=========     and $read [8 hazards]" "$closing"
+racecheck_ends 1 "$report $write" "=========     and ${read%:*}:1 [8 hazards]" "$closing"
+racecheck_ends 1 "$report $write" "=========     and $write [8 hazards]" "$closing"
 
 finish
