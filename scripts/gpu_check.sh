@@ -130,8 +130,16 @@ test_stage() {
     step selftest "$fabench" selftest --device cuda:0 --jsonl "$here/selftest.jsonl"
 }
 
+# checked NAME OPTION...: a sweep with these options for its checks; it is timed as briefly as can be.
+checked() {
+    local name=$1
+    shift
+    step "$name" "$fabench" --device cuda:0 "$@" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% \
+        --plot none --out none
+}
+
 verify_stage() {
-    local variant head_dim tiles steps
+    local variant head_dim tiles forward_tiles inputs steps data
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile configuration, not only those that the shapes of verify select.
@@ -155,45 +163,35 @@ verify_stage() {
     # block of a head's last pair has no rows.
     for head_dim in 64 128; do
         tiles=$(tiles_here dense | grep "d${head_dim}_" | grep -v _few | paste -sd, || true)
-        step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
-            --impl "$tiles" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
-        step "odd-length-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650 --batch 1 --heads 24 \
-            --dtype bf16 --impl "$tiles" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% --plot none \
-            --out none
+        forward_tiles=$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)
+        checked "lengths-d$head_dim" --d "$head_dim" --seqlen 1k,4k --dtype bf16 --impl "$tiles"
+        checked "odd-length-d$head_dim" --d "$head_dim" --seqlen 1650 --batch 1 --heads 24 --dtype bf16 --impl "$tiles"
         # Row maxima that lag far behind, in rows with many keys of the largest weight.
         inputs=$(mktemp -d)
         for steps in two one; do
             step "$steps-step-inputs-d$head_dim" python3 scripts/stepped_logits.py "$inputs" 2 4096 "$head_dim" \
-                $steps
-            step "$steps-step-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 4k --batch 1 \
-                --heads 2 --mode fwd --dtype fp16,bf16 --input "$inputs" \
-                --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
-                --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+                "$steps"
+            checked "$steps-step-logits-d$head_dim" --d "$head_dim" --seqlen 4k --batch 1 --heads 2 --mode fwd \
+                --dtype fp16,bf16 --input "$inputs" --impl "$forward_tiles"
         done
         rm -rf "$inputs"
         # Widely spread scores, with which fused_sm90's forward takes rounding errors out of O on the way.
-        step "wide-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650,5k --batch 1 --heads 4 \
-            --mode fwd --dtype fp16,bf16 --logit-std 2,4,8,32 \
-            --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
-            --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+        checked "wide-logits-d$head_dim" --d "$head_dim" --seqlen 1650,5k --batch 1 --heads 4 --mode fwd \
+            --dtype fp16,bf16 --logit-std 2,4,8,32 --impl "$forward_tiles"
         # Causal problems with rows that see a key only behind the first block of their tile.
         for data in logit-std=4,16 dist=falling; do
-            step "late-rows-d$head_dim-${data%=*}" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650 \
-                --kv-len 1653,1682,1777 --causal --batch 1 --heads 4 --mode fwd --dtype fp16,bf16 "--$data" \
-                --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
-                --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+            checked "late-rows-d$head_dim-${data%=*}" --d "$head_dim" --seqlen 1650 --kv-len 1653,1682,1777 --causal \
+                --batch 1 --heads 4 --mode fwd --dtype fp16,bf16 "--$data" --impl "$forward_tiles"
         done
         # Random problems of the forward. One of d128's has huge logits, which a row max that is too low makes NaN of.
         step "random-forward-d$head_dim" "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode fwd \
             --d "$head_dim" --impl "$(fused_here)" --out none
         # Deterministic, with so many heads that fused_sm90's backward staggers them.
-        step "lengths-det-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1000,2k --total-tokens 16000 \
-            --mode bwd --deterministic --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
-            --max-noise 100% --plot none --out none
+        checked "lengths-det-d$head_dim" --d "$head_dim" --seqlen 1000,2k --total-tokens 16000 --mode bwd \
+            --deterministic --dtype bf16 --impl "$(fused_here)"
         # Queries that do not stay in the L2, for one key head: fused_sm90's backward shares them out in turns.
-        step "one-key-head-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 8k --batch 1 --heads 32 \
-            --kv-heads 1 --mode bwd --causal --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 \
-            --samples 3 --max-noise 100% --plot none --out none
+        checked "one-key-head-d$head_dim" --d "$head_dim" --seqlen 8k --batch 1 --heads 32 --kv-heads 1 --mode bwd \
+            --causal --dtype bf16 --impl "$(fused_here)"
     done
 }
 
