@@ -200,8 +200,8 @@ verify_stage() {
 # into: by its lines; a read of which the tool knows no line counts where its report names another of these), in the
 # forward which work tile a stage of Q holds and which part of its keys (`smem.work_tile`, `smem.key_part`, by their
 # lines in the sources), in either order. Fails where there is any other, or no closing line. (A wait for work_tile_full
-# or q_empty left out would be the same pair: that the tests of results have to find, as the work tile is read before
-# everything else of it and says where it is.)
+# or q_empty left out, or a stage of Q given back before the last read of its key_part, would be the same pair: that the
+# tests of results have to find, as both say where O belongs.)
 reports_explained() {
     local places statistics
     statistics=$(awk '/ load_shared_float2\(/ { inside = 1 } inside { printf "%s%d", sep, FNR; sep = "|" }
@@ -252,12 +252,15 @@ find_sanitizer() {
     fi
 }
 
+# Racecheck stops printing after 100 reports unless told otherwise.
+every_report=(--print-limit 1000000)
+
 # sanitized TOOL NAME OPTION...: `fabench verify --preset quick` with these options under the tool.
 sanitized() {
     local tool=$1 name=$2 options=(--target-processes all)
     shift 2
     case $tool in
-    racecheck) options+=(--print-limit 1000000) ;; # its reports are read, all of them; the default is 100
+    racecheck) options+=("${every_report[@]}") ;; # its reports are read
     *) options+=(--error-exitcode 99) ;;
     esac
     if [ -e "tests/gpu/$tool.xml" ]; then # each entry says why
@@ -314,7 +317,7 @@ sanitize_stage() {
         keep 7
         return
     fi
-    step rings "$sanitizer" --tool racecheck "$blocks"
+    step rings "$sanitizer" --tool racecheck "${every_report[@]}" "$blocks"
     step ring-reports rings_explained "$here/rings.log"
 }
 

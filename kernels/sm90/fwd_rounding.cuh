@@ -36,8 +36,9 @@ template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rou
  * they are not whether the last block has a lag of its own. */
 template <typename T, typename Tile> __device__ __forceinline__ void start_history(RowState &rows, RowHistory *history)
 {
-    constexpr float UNITS = 1024.0f;   /* of a sum, in integers, for which there is an addition over the warp */
-    constexpr float BEGUN_SUM = 0.98f; /* a row that sees a key has at least 1, which the integers make smaller */
+    constexpr float UNITS = 1024.0f; /* of a sum, in integers, for which there is an addition over the warp */
+    /* The sum of a row that has seen a key is at least 1, in integers a little less; that of others is 0. */
+    constexpr float BEGUN_SUM = 0.98f;
     const float sum = rows.sum[0] + rows.sum[1];
     /* No two rows' sums may take the mean of all 16 above its bound; with this the integers are small enough, too. */
     if (!__any_sync(WHOLE_WARP, fmaxf(rows.max_log2[0], rows.max_log2[1]) > WIDE_MAX_LOG2) ||
@@ -47,7 +48,7 @@ template <typename T, typename Tile> __device__ __forceinline__ void start_histo
     if (sums > int(16 * WIDE_MOST_SUM * UNITS))
         return;
     if (sums < int(16 * WIDE_LEAST_SUM * UNITS)) { /* a few weights are nearly all, in whichever block they are */
-        if (sums > int(16 * BEGUN_SUM * UNITS))
+        if (sums > int(16 * BEGUN_SUM * UNITS))    /* not few because rows have seen no key yet */
             rows.last_headroom = rows.headroom;
         return;
     }
