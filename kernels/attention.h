@@ -7,6 +7,7 @@
  *   S = scale * Q K^T,  P = softmax over the visible keys of S,  O = P V,
  *   LSE_i = ln sum over visible j of exp(S_ij)          (natural logarithm, scale included)
  *   dV = P^T dO,  dP = dO V^T,  D = rowsum(dO * O),  dS = P * (dP - D),  dQ = scale dS K,  dK = scale dS^T Q.
+ * Q and K have head_dim columns; V, O, dO and dV have attn_v_head_dim, which is head_dim where nothing else is said.
  *
  * Visibility. With shift = kv_len - q_len, row i sees key j iff
  *   (not causal or j <= i + shift) and (window_left < 0 or j >= i + shift - window_left)
@@ -16,14 +17,23 @@
  * Beyond dense attention a problem may have the attributes of enum attn_attribute. An implementation names those that
  * it computes and begins `accepts` with attn_check_attributes, which refuses all others: nothing is ever computed as if
  * an attribute were absent. In a struct that is zeroed but for the fields of dense attention all of them are absent.
- *   Softcap:   S = softcap * tanh(scale Q K^T / softcap), before the mask.
+ *   Softcap:   S = softcap * tanh(scale Q K^T / softcap), before the mask; dQ = scale (dS * (1 - (S / softcap)^2)) K,
+ *              dK likewise.
+ *   Bias:      S += bias[b or 0, h or 0, row, key], behind the softcap and before the mask. dBias is dS, 0 where the
+ *              row does not see the key, summed over the sequences and heads that share an element.
+ *   ALiBi:     S -= alibi_slopes[h] * |row + kv_len - q_len - key|, in the same place (Press et al. 2022). Not beside a
+ *              bias.
+ *   Sink:      one logit of each query head, which is not scaled and has no value: exp(sink[h]) is one more term of the
+ *              sum that P is divided by. LSE = ln (exp(sink[h]) + sum over visible j of exp(S_ij)); a row that sees no
+ *              key has O = 0 and LSE = sink[h]. dSink[h] = - sum over all rows of exp(sink[h] - LSE_i) * D_i.
  *   Dropout:   O = (P * M) V with M = 1 / (1 - dropout) for an element that is kept and 0 for one that is dropped; LSE
  *              is without it. dV = (P * M)^T dO, dP = M * (dO V^T), D = rowsum(dO * O) as before.
  *   Block mask: an element whose block of rows and keys has the value 0 is not visible, whatever the rest says.
  *   Lengths:   of each sequence its own, packed one behind the other, or those of a cache (enum attn_lengths). Masks
  *              are aligned to the bottom right of each sequence; rows and keys are counted from the beginning of their
  *              sequence, which counts as the batch.
- *   8 bits:    an element of Q, K, V is what is stored times its scale (enum attn_quant_scale).
+ *   8 bits:    an element of Q, K, V is what is stored times its scale (enum attn_quant_scale). Or K and V of a cache
+ *              alone have 8 bits (cache_dtype).
  *
  * Heads. kv_heads divides q_heads; query head h reads kv head h / (q_heads / kv_heads); dK and dV sum over the group.
  *
@@ -46,7 +56,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct of this header changes. A library built for another number is refused. */
-#define ATTN_ABI 2
+#define ATTN_ABI 3
 
 enum attn_platform { ATTN_CPU = 0, ATTN_CUDA = 1 };
 enum attn_mode { ATTN_FWD = 0, ATTN_BWD = 1 };
@@ -59,18 +69,21 @@ enum attn_lengths {
     ATTN_PACKED = 1, /* their own: sequence b has the rows [cu_seqlens_q[b], cu_seqlens_q[b + 1]) of Q, O, dO, dQ and
                         the rows [cu_seqlens_k[b], cu_seqlens_k[b + 1]) of K, V, dK, dV, which have no batch dimension;
                         a length may be 0 */
-    ATTN_CACHE = 2   /* q_len new rows each, against the first seqused_k[b] keys of a cache; forward only. The keys of
-                        the new rows are the last ones of them. What is behind them holds anything, NaN too */
+    ATTN_CACHE = 2   /* new rows, against the first seqused_k[b] keys of a cache; forward only. The keys of the new rows
+                        are the last ones of them. What is behind them holds anything, NaN too. Each sequence has q_len
+                        new rows; or, where total_q is not 0, its own number of them: then Q and O are packed, and
+                        sequence b has the rows [cu_seqlens_q[b], cu_seqlens_q[b + 1]), none or up to q_len */
 };
 
-/* What the scales of 8-bit inputs are for. Arrays of fp32; 16-bit and fp32 inputs have none. */
+/* What the scales of 8-bit inputs are for. Arrays of fp32; 16-bit and fp32 inputs have none. An 8-bit cache of 16-bit
+ * queries has ATTN_SCALE_HEAD for K and V; scale_q is NULL. */
 enum attn_quant_scale {
     ATTN_SCALE_NONE = 0,
     ATTN_SCALE_TENSOR = 1, /* one value for each of Q, K, V */
     ATTN_SCALE_HEAD = 2,   /* [batch, kv_heads], also Q's: the query heads of a group share one */
     ATTN_SCALE_BLOCK = 3   /* for each block of scale_block rows of a sequence: Q's [batch, q_heads, blocks of q_len],
-                              K's and V's [batch, kv_heads, blocks of kv_len]. ATTN_PACKED: [heads, total /
-                              scale_block + batch], the blocks of sequence b from cu_seqlens[b] / scale_block + b on */
+                              K's and V's [batch, kv_heads, blocks of kv_len]. Packed: [heads, total / scale_block +
+                              batch], the blocks of sequence b from cu_seqlens[b] / scale_block + b on */
 };
 
 /* What attention is asked. batch, heads and the longest lengths are >= 1 and <= INT32_MAX; products of them need 64
@@ -86,27 +99,35 @@ struct attn_problem {
     uint64_t dropout_seed;
     float softcap;
     enum attn_lengths lengths;
-    int64_t total_q, total_k;                   /* rows of packed Q and K; ATTN_PACKED */
+    int64_t total_q, total_k;                   /* rows of packed Q and K; ATTN_PACKED. total_q alone: see ATTN_CACHE */
     int64_t page_size, pages;                   /* rows of a page, and pages in memory; ATTN_CACHE, 0 = contiguous */
     int64_t mask_block, mask_batch, mask_heads; /* rows and keys of a block; 1 or batch; 1 or q_heads */
     enum attn_dtype out_dtype;                  /* of O where dtype has 8 bits: fp16 or bf16 */
     enum attn_quant_scale quant_scale;
     int64_t scale_block;
+    int64_t v_head_dim;             /* columns of V, O, dO, dV; 0 = head_dim. See attn_v_head_dim, attn_v_is_in_k */
+    bool has_sink, has_alibi;       /* attn_tensors.sink, attn_tensors.alibi_slopes */
+    int64_t bias_batch, bias_heads; /* of the bias: 1 or batch, 1 or q_heads; both 0 = none */
+    enum attn_dtype bias_dtype;     /* of the bias and dBias: fp32, or the 16-bit type of O */
+    enum attn_dtype cache_dtype;    /* of K and V; ATTN_CACHE: e4m3 or e5m2 beside 16-bit Q and O; 0 = dtype */
 };
 
 /* One 4-d tensor [batch, heads, len, head_dim]; strides in elements, the last dimension is contiguous. A packed tensor
  * is [heads, total, head_dim]: its batch is 1 and stride_batch is not used. A paged cache is [pages, heads, page_size,
- * head_dim]: stride_batch is the distance from page to page. */
+ * head_dim]: stride_batch is the distance from page to page. A bias is [bias_batch, bias_heads, q_len, kv_len], q_len
+ * and kv_len the longest: its rows and keys are those of a sequence, also where the sequences are packed. */
 struct attn_tensor {
     void *data;
     int64_t stride_batch, stride_head, stride_row;
 };
 
 /* Every tensor of a problem. Forward reads q k v and writes o lse. Backward reads q k v o lse dout and writes
- * dq dk dv. Unused ones have data == NULL. Device pointers on CUDA, host pointers on the CPU. */
+ * dq dk dv, and dsink and dbias where the request asks for them. Forward and backward read the arrays of the problem's
+ * attributes. What is not used, or not among the outputs that are asked for, is NULL. Device pointers on CUDA, host
+ * pointers on the CPU. */
 struct attn_tensors {
-    struct attn_tensor q, o, dout, dq; /* [batch, q_heads, q_len, head_dim]; q in problem.dtype */
-    struct attn_tensor k, v, dk, dv;   /* [batch, kv_heads, kv_len, head_dim]; k and v in problem.dtype */
+    struct attn_tensor q, o, dout, dq; /* [batch, q_heads, q_len, head_dim]; q in problem.dtype; o, dout: V's columns */
+    struct attn_tensor k, v, dk, dv;   /* [batch, kv_heads, kv_len, head_dim]; k and v in attn_kv_dtype */
     float *lse;                        /* [batch, q_heads, q_len], packed [q_heads, total_q]; fp32, contiguous */
     const int32_t *cu_seqlens_q,
         *cu_seqlens_k;                        /* [batch + 1] each, ascending from 0 to total_q, total_k; ATTN_PACKED */
@@ -114,10 +135,15 @@ struct attn_tensors {
     const int32_t *page_table;                /* [batch, ceil(kv_len / page_size)]: numbers of pages */
     const uint8_t *block_mask;                /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len] */
     const float *scale_q, *scale_k, *scale_v; /* see enum attn_quant_scale */
+    const float *sink;                        /* [q_heads]; finite */
+    float *dsink;                             /* [q_heads]; of all sequences */
+    const float *alibi_slopes;                /* [q_heads]; finite */
+    struct attn_tensor bias, dbias;           /* in bias_dtype, all finite; rows begin on 16-byte boundaries, and what
+                                                 lies between them holds anything. Every element of dbias is written */
 };
 
-/* Bits that name output tensors, for attn_impl.repeatable. */
-enum attn_output { ATTN_O = 1, ATTN_LSE = 2, ATTN_DQ = 4, ATTN_DK = 8, ATTN_DV = 16 };
+/* Bits that name output tensors. */
+enum attn_output { ATTN_O = 1, ATTN_LSE = 2, ATTN_DQ = 4, ATTN_DK = 8, ATTN_DV = 16, ATTN_DSINK = 32, ATTN_DBIAS = 64 };
 
 /* The device a request is for. On the CPU only `platform` and `threads` are set. */
 struct attn_device {
@@ -140,6 +166,13 @@ struct attn_request {
     const char *variant; /* force this variant; NULL = the implementation chooses */
     bool precise;        /* the more exact of two modes, of an implementation that has them */
     int64_t splits;      /* parts into which the keys of a row are split; 0 = the implementation chooses */
+    /* The result of each sequence depends on that sequence alone: it has the same bits in a batch of its own, in any
+     * other batch, in any order, paged and contiguous. Forward only; neither with a variant nor with splits. */
+    bool invariant;
+    /* Products of 8-bit numbers may be summed in the short accumulator of the tensor cores; without it sums are carried
+     * over to fp32. Who has exact sums only takes both; who has short sums only refuses a request without it. */
+    bool fast;
+    unsigned outputs; /* attn_output bits that are wanted; 0 = attn_default_outputs */
 };
 
 /* What one launch gets beside the request and the tensors. */
@@ -172,6 +205,14 @@ struct attn_variant {
     const char *summary; /* "128 x 64 tile, 4 warps, 2 stages, 96 KB shared memory" */
 };
 
+/* What an implementation says of its own work, which counters of the hardware are compared with. */
+struct attn_work {
+    int64_t tile_rows, tile_keys; /* rows of Q and keys of a tile of S; 0 = not said */
+    double
+        flops; /* of the matrix products of all tiles that are computed, with what is masked inside them; 0 = not said:
+                     the request does not tell, as with lengths and masks in arrays */
+};
+
 /* What an implementation is to the others. */
 enum attn_role {
     ATTN_ROLE_KERNEL = 0, /* what is measured: fused kernels of the program and of loaded libraries */
@@ -180,7 +221,7 @@ enum attn_role {
     ATTN_ROLE_NOTHING = 3 /* computes nothing: has a time, but no result and no speed */
 };
 
-/* One implementation. Optional function pointers: plan_bytes, variant, prepare, release. */
+/* One implementation. Optional function pointers: plan_bytes, variant, prepare, release, work. */
 struct attn_impl {
     int abi;             /* ATTN_ABI of the header it was compiled with */
     const char *name;    /* unique, [a-z0-9_]+ */
@@ -189,6 +230,8 @@ struct attn_impl {
     /* Promises, indexed by attn_mode: the attn_output bits that are bit-equal over runs, by default and when
      * request.deterministic is set. `verify` holds the implementation to them. */
     unsigned repeatable[2], repeatable_deterministic[2];
+    /* The same: the bits that keep what request.invariant says when it is set. 0 for the backward. */
+    unsigned invariant[2];
     /* Answers ATTN_OK, or ATTN_UNSUPPORTED with the reason. Allocates nothing, launches nothing. */
     enum attn_status (*accepts)(const struct attn_request *, struct attn_message *why);
     /* Bytes of workspace that launch needs for an accepted request. */
@@ -207,6 +250,8 @@ struct attn_impl {
     void (*release)(void *plan);         /* frees what prepare made; required when prepare is given */
     const struct attn_variant *variants; /* terminated by a row without a name; NULL = none to choose */
     enum attn_role role;                 /* a loaded library's is ATTN_ROLE_KERNEL or ATTN_ROLE_PEER */
+    /* What launch does for an accepted request. NULL = not said. */
+    void (*work)(const struct attn_request *, struct attn_work *);
 };
 
 /* Exported by a library for --impl-lib: a table terminated by a row without a name, or NULL when it does not serve
@@ -238,6 +283,40 @@ static inline enum attn_dtype attn_output_dtype(const struct attn_problem *p)
     return attn_dtype_is_8_bit(p->dtype) ? p->out_dtype : p->dtype;
 }
 
+/* The type of K and V. */
+static inline enum attn_dtype attn_kv_dtype(const struct attn_problem *p)
+{
+    return p->cache_dtype != ATTN_FP32 ? p->cache_dtype : p->dtype;
+}
+
+/* The columns of V, O, dO and dV. */
+ATTN_FUNCTION int64_t attn_v_head_dim(const struct attn_problem *p)
+{
+    return p->v_head_dim != 0 ? p->v_head_dim : p->head_dim;
+}
+
+/* Head dims above 256 are those of a cache that has K and V in one memory (MLA): then V is the first attn_v_head_dim
+ * columns of K, v has the pointer and the strides of k, and scale_v is scale_k. */
+ATTN_FUNCTION bool attn_v_is_in_k(const struct attn_problem *p) { return p->head_dim > 256; }
+
+/* Whether Q, O, dO, dQ and LSE have no batch dimension: sequence b begins at row cu_seqlens_q[b]. */
+ATTN_FUNCTION bool attn_rows_are_packed(const struct attn_problem *p)
+{
+    return p->lengths == ATTN_PACKED || (p->lengths == ATTN_CACHE && p->total_q != 0);
+}
+
+/* The attn_output bits of a direction that has no wish. */
+static inline unsigned attn_default_outputs(enum attn_mode mode)
+{
+    return mode == ATTN_FWD ? (unsigned)(ATTN_O | ATTN_LSE) : (unsigned)(ATTN_DQ | ATTN_DK | ATTN_DV);
+}
+
+/* The attn_output bits that a request wants. */
+static inline unsigned attn_wanted_outputs(const struct attn_request *request)
+{
+    return request->outputs != 0 ? request->outputs : attn_default_outputs(request->mode);
+}
+
 /* What a request can ask beyond dense attention; one bit each. */
 enum attn_attribute {
     ATTN_WITH_WINDOW = 1,
@@ -249,13 +328,25 @@ enum attn_attribute {
     ATTN_WITH_BLOCK_MASK = 64,
     ATTN_WITH_8_BIT = 128,
     ATTN_WITH_PRECISE = 256,
-    ATTN_WITH_SPLITS = 512
+    ATTN_WITH_SPLITS = 512,
+    ATTN_WITH_V_HEAD_DIM = 1024,
+    ATTN_WITH_SINK = 2048,
+    ATTN_WITH_ALIBI = 4096,
+    ATTN_WITH_BIAS = 8192,
+    ATTN_WITH_CACHE_DTYPE = 16384,
+    ATTN_WITH_PACKED_ROWS = 32768, /* of Q, against a cache */
+    ATTN_WITH_INVARIANT = 65536,
+    ATTN_WITH_FAST = 131072,
+    ATTN_WITH_FEWER_OUTPUTS = 262144, /* not all of attn_default_outputs */
+    ATTN_WITH_DSINK = 524288,
+    ATTN_WITH_DBIAS = 1048576
 };
 
 /* The attributes that a request has. */
 static inline unsigned attn_attributes(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
+    const unsigned outputs = attn_wanted_outputs(request);
     unsigned found = 0;
     found |= p->window_left >= 0 || p->window_right >= 0 ? ATTN_WITH_WINDOW : 0;
     found |= p->dropout != 0.0f ? ATTN_WITH_DROPOUT : 0;
@@ -264,9 +355,22 @@ static inline unsigned attn_attributes(const struct attn_request *request)
     found |= p->lengths == ATTN_CACHE ? ATTN_WITH_CACHE : 0;
     found |= p->page_size != 0 ? ATTN_WITH_PAGES : 0;
     found |= p->mask_block != 0 ? ATTN_WITH_BLOCK_MASK : 0;
-    found |= attn_dtype_is_8_bit(p->dtype) || p->quant_scale != ATTN_SCALE_NONE ? ATTN_WITH_8_BIT : 0;
+    found |= attn_dtype_is_8_bit(p->dtype) || (p->quant_scale != ATTN_SCALE_NONE && p->cache_dtype == ATTN_FP32)
+                 ? ATTN_WITH_8_BIT
+                 : 0;
     found |= request->precise ? ATTN_WITH_PRECISE : 0;
     found |= request->splits != 0 ? ATTN_WITH_SPLITS : 0;
+    found |= attn_v_head_dim(p) != p->head_dim ? ATTN_WITH_V_HEAD_DIM : 0;
+    found |= p->has_sink ? ATTN_WITH_SINK : 0;
+    found |= p->has_alibi ? ATTN_WITH_ALIBI : 0;
+    found |= p->bias_batch != 0 || p->bias_heads != 0 ? ATTN_WITH_BIAS : 0;
+    found |= p->cache_dtype != ATTN_FP32 ? ATTN_WITH_CACHE_DTYPE : 0;
+    found |= p->lengths == ATTN_CACHE && p->total_q != 0 ? ATTN_WITH_PACKED_ROWS : 0;
+    found |= request->invariant ? ATTN_WITH_INVARIANT : 0;
+    found |= request->fast ? ATTN_WITH_FAST : 0;
+    found |= attn_default_outputs(request->mode) & ~outputs ? ATTN_WITH_FEWER_OUTPUTS : 0;
+    found |= outputs & ATTN_DSINK ? ATTN_WITH_DSINK : 0;
+    found |= outputs & ATTN_DBIAS ? ATTN_WITH_DBIAS : 0;
     return found;
 }
 
@@ -275,14 +379,31 @@ static inline unsigned attn_attributes(const struct attn_request *request)
 static inline enum attn_status attn_check_attributes(const struct attn_request *request, unsigned known,
                                                      struct attn_message *why)
 {
-    static const char *const names[] = {
-        "no window",       "no dropout",         "no softcap",    "no sequences of different lengths",
-        "no cache",        "no paged cache",     "no block mask", "no 8-bit inputs",
-        "no precise mode", "no number of splits"};
+    static const char *const refusals[] = {"takes no window",
+                                           "takes no dropout",
+                                           "takes no softcap",
+                                           "takes no sequences of different lengths",
+                                           "takes no cache",
+                                           "takes no paged cache",
+                                           "takes no block mask",
+                                           "takes no 8-bit inputs",
+                                           "takes no precise mode",
+                                           "takes no number of splits",
+                                           "takes no V whose head_dim is not that of Q and K",
+                                           "takes no sink",
+                                           "takes no ALiBi",
+                                           "takes no bias",
+                                           "takes no 8-bit cache of 16-bit queries",
+                                           "takes no numbers of new rows that differ",
+                                           "takes no invariant mode",
+                                           "takes no fast mode",
+                                           "takes no request for a part of the outputs",
+                                           "computes no dSink",
+                                           "computes no dBias"};
     const unsigned unknown = attn_attributes(request) & ~known;
-    for (int i = 0; unknown != 0 && i < (int)(sizeof names / sizeof names[0]); i++)
+    for (int i = 0; unknown != 0 && i < (int)(sizeof refusals / sizeof refusals[0]); i++)
         if (unknown >> i & 1u) {
-            snprintf(why->text, sizeof why->text, "takes %s", names[i]);
+            snprintf(why->text, sizeof why->text, "%s", refusals[i]);
             return ATTN_UNSUPPORTED;
         }
     return ATTN_OK;
@@ -319,6 +440,10 @@ ATTN_FUNCTION struct attn_sequence attn_sequence_at(const struct attn_problem *p
         s.kv_len = t->cu_seqlens_k[b + 1] - s.k_first;
     } else if (p->lengths == ATTN_CACHE) {
         s.kv_len = t->seqused_k[b];
+        if (p->total_q != 0) {
+            s.q_first = t->cu_seqlens_q[b];
+            s.q_len = t->cu_seqlens_q[b + 1] - s.q_first;
+        }
     }
     return s;
 }
@@ -327,8 +452,8 @@ ATTN_FUNCTION struct attn_sequence attn_sequence_at(const struct attn_problem *p
 ATTN_FUNCTION int64_t attn_lse_index(const struct attn_problem *p, const struct attn_tensors *t, int64_t b,
                                      int64_t head, int64_t row)
 {
-    return p->lengths == ATTN_PACKED ? head * p->total_q + t->cu_seqlens_q[b] + row
-                                     : (b * p->q_heads + head) * p->q_len + row;
+    return attn_rows_are_packed(p) ? head * p->total_q + t->cu_seqlens_q[b] + row
+                                   : (b * p->q_heads + head) * p->q_len + row;
 }
 
 /* The element where key `key` of sequence b begins in K or V, for kv head `head`. */
@@ -349,9 +474,24 @@ ATTN_FUNCTION int64_t attn_key_offset(const struct attn_problem *p, const struct
 ATTN_FUNCTION int64_t attn_row_offset(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
                                       int64_t b, int64_t head, int64_t row)
 {
-    if (p->lengths == ATTN_PACKED)
+    if (attn_rows_are_packed(p))
         return head * x.stride_head + (t->cu_seqlens_q[b] + row) * x.stride_row;
     return b * x.stride_batch + head * x.stride_head + row * x.stride_row;
+}
+
+/* The element where the bias of row `row` begins, or that of dBias; the keys of the row's sequence follow. */
+ATTN_FUNCTION int64_t attn_bias_offset(const struct attn_problem *p, struct attn_tensor x, int64_t b, int64_t head,
+                                       int64_t row)
+{
+    return (p->bias_batch > 1 ? b : 0) * x.stride_batch + (p->bias_heads > 1 ? head : 0) * x.stride_head +
+           row * x.stride_row;
+}
+
+/* The distance of ALiBi, which the slope is multiplied with, between a row and a key of a sequence. */
+ATTN_FUNCTION int64_t attn_alibi_distance(int64_t q_len, int64_t kv_len, int64_t row, int64_t key)
+{
+    const int64_t distance = row + kv_len - q_len - key;
+    return distance < 0 ? -distance : distance;
 }
 
 /* Where the scale of row `row` of sequence b lies in an array of scales: of Q with its q_heads heads, q_len and
@@ -364,7 +504,7 @@ ATTN_FUNCTION int64_t attn_scale_index(const struct attn_problem *p, const int32
         return b * (heads / group) + head / group;
     if (p->quant_scale != ATTN_SCALE_BLOCK)
         return 0;
-    if (p->lengths == ATTN_PACKED)
+    if (p->lengths != ATTN_FIXED && total != 0)
         return head * (total / p->scale_block + p->batch) + cu_seqlens[b] / p->scale_block + b + row / p->scale_block;
     return (b * heads + head) * ((len + p->scale_block - 1) / p->scale_block) + row / p->scale_block;
 }

@@ -40,6 +40,7 @@ refused 'fabench_impls' "$plugins/libbad_no_symbol.so"
 refused 'ABI' "$plugins/libbad_abi_table.so"
 refused 'ABI' "$plugins/libbad_abi_row.so"
 refused 'built for ABI 1,.*compile the library again' "$plugins/libbad_abi_1.so"
+refused 'built for ABI 2,.*compile the library again' "$plugins/libbad_abi_2.so"
 refused 'role' "$plugins/libbad_role.so"
 refused 'empty' "$plugins/libbad_empty.so"
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu

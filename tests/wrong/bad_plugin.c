@@ -16,6 +16,7 @@
  *  15 killed      while the working folder has a file kill-me, launch ends the process as if it was killed from outside
  *  16 role        claims to be naive, which is judged with doubled bounds
  *  17 abi_1       serves ABI 1 only, as a library that was built with the first version of the header
+ *  18 abi_2       serves ABI 2 only: the version before this one
  */
 #include <signal.h>
 #include <stdint.h>
@@ -26,7 +27,7 @@
 #include "kernels/attention.h"
 
 #ifndef BAD_KIND
-#error "BAD_KIND must be 1 to 17"
+#error "BAD_KIND must be 1 to 18"
 #endif
 
 #if BAD_KIND == 1
@@ -42,12 +43,12 @@ const struct attn_impl *fabench_impls(int abi)
     return abi == ATTN_ABI + 1000 ? none : NULL;
 }
 
-#elif BAD_KIND == 17
+#elif BAD_KIND == 17 || BAD_KIND == 18
 
 const struct attn_impl *fabench_impls(int abi)
 {
     static const struct attn_impl none[1];
-    return abi == 1 ? none : NULL;
+    return abi == BAD_KIND - 16 ? none : NULL;
 }
 
 #elif BAD_KIND == 8

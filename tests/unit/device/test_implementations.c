@@ -67,10 +67,10 @@ static void libraries_that_are_refused(void **state)
     } refused[] = {
         {"absent", "cannot open shared object file"},
         {"bad_no_symbol", "does not export fabench_impls (see kernels/attention.h)"},
-        {"bad_abi_table", "was built for another ABI, this program has ABI 2: compile the library again"},
-        {"bad_abi_row", "was built for ABI 1002, this program has ABI 2"},
+        {"bad_abi_table", "was built for another ABI, this program has ABI 3: compile the library again"},
+        {"bad_abi_row", "was built for ABI 1003, this program has ABI 3"},
         {"bad_abi_1",
-         "was built for ABI 1, this program has ABI 2: compile the library again with this program's header "
+         "was built for ABI 1, this program has ABI 3: compile the library again with this program's header "
          "fabench/attention.h, and begin its accepts with attn_check_attributes"},
         {"bad_role", "implementation 'bad_role' has a role that this program keeps for its own"},
         {"bad_empty", "its table is empty"},

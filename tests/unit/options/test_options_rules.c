@@ -392,7 +392,7 @@ static void version(void **state)
     assert_string_equal(err_text, "");
     assert_int_equal(strncmp(out_text, "fabench ", 8), 0);
     assert_non_null(strstr(out_text, "built: "));
-    assert_non_null(strstr(out_text, "ABI 2\n"));
+    assert_non_null(strstr(out_text, "ABI 3\n"));
     assert_int_equal(run("info --version"), EXIT_OK);
     assert_true(done);
 }
