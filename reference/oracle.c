@@ -137,6 +137,7 @@ struct scratch {
     double *q, *dout, *o; /* [BLOCK_ROWS][d]; o is also where dQ is summed */
     double *s, *dp;       /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
     double *kept;         /* [BLOCK_ROWS][kv_len]: P * M; s without dropout */
+    double *slope;        /* [BLOCK_ROWS][kv_len]: dS / d(scale Q K^T) with a softcap, else NULL */
     double *sums[4];      /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
 };
 
@@ -144,7 +145,7 @@ struct scratch {
 static double scratch_doubles(const struct attn_problem *p)
 {
     const double n = (double)p->kv_len, d = (double)p->head_dim;
-    return BLOCK_ROWS * (3 * d + (p->dropout != 0 ? 3 : 2) * n) + 4 * BLOCK_KEYS * d;
+    return BLOCK_ROWS * (3 * d + (2 + (p->dropout != 0) + (p->softcap != 0)) * n) + 4 * BLOCK_KEYS * d;
 }
 
 static double head_doubles(const struct attn_problem *p, int threads)
@@ -178,8 +179,12 @@ static struct scratch own_scratch(const struct head *h)
     x.o = x.dout + BLOCK_ROWS * d;
     x.s = x.o + BLOCK_ROWS * d;
     x.dp = x.s + BLOCK_ROWS * n;
-    x.kept = h->whole->dropout != 0 ? x.dp + BLOCK_ROWS * n : x.s;
-    x.sums[0] = x.dp + (h->whole->dropout != 0 ? 2 : 1) * BLOCK_ROWS * n;
+    double *next = x.dp + BLOCK_ROWS * n;
+    x.kept = h->whole->dropout != 0 ? next : x.s;
+    next += h->whole->dropout != 0 ? BLOCK_ROWS * n : 0;
+    x.slope = h->whole->softcap != 0 ? next : NULL;
+    next += h->whole->softcap != 0 ? BLOCK_ROWS * n : 0;
+    x.sums[0] = next;
     for (int i = 1; i < 4; i++)
         x.sums[i] = x.sums[i - 1] + BLOCK_KEYS * d;
     return x;
@@ -312,15 +317,26 @@ static void add_to_keys(const struct head *h, const struct block *at, const doub
              absolute);
 }
 
-/* Every row's S from Q K^T, in place, for the keys of [lo, hi]; -infinity where the row does not see the key. */
-static void logits(const struct head *h, const struct block *at, double *s)
+/* 1 - tanh(x / cap)^2 without a difference of nearly equal numbers. */
+static double slope_of(double x, double cap)
+{
+    const double power = exp(-2 * fabs(x / cap)), sum = 1 + power;
+    return 4 * power / (sum * sum);
+}
+
+/* Every row's S from Q K^T, in place, for the keys of [lo, hi]; -infinity where the row does not see the key. With a
+ * softcap its derivative, too. */
+static void logits(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const struct attn_problem *p = h->p;
     const double scale = (double)p->scale, cap = (double)p->softcap;
-    for (int64_t i = 0; i < at->rows; i++, s += p->kv_len) {
+    for (int64_t i = 0; i < at->rows; i++) {
+        double *s = x->s + i * p->kv_len;
         int64_t first, last;
         attn_visible(p, at->row0 + i, &first, &last);
         for (int64_t j = at->lo; j <= at->hi; j++) {
+            if (cap != 0)
+                x->slope[i * p->kv_len + j] = slope_of(scale * s[j], cap);
             s[j] = cap != 0 ? cap * tanh(scale * s[j] / cap) : scale * s[j];
             if (j < first || j > last ||
                 !attn_block_is_visible(h->whole, h->t->block_mask, h->b, h->kv_head * h->group + at->g,
@@ -331,10 +347,11 @@ static void logits(const struct head *h, const struct block *at, double *s)
 }
 
 /* Pass 2. Keys of [lo, hi] that a row does not see get P = 0. */
-static void softmax_rows(const struct head *h, const struct block *at, double *s)
+static void softmax_rows(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const struct attn_problem *p = h->p;
-    logits(h, at, s);
+    double *s = x->s;
+    logits(h, at, x);
     for (int64_t i = 0; i < at->rows; i++, s += p->kv_len) {
         double max = -INFINITY, sum = 0;
         for (int64_t j = at->lo; j <= at->hi; j++)
@@ -365,13 +382,6 @@ static void drop(const struct head *h, const struct block *at, const double *fro
                     : 0;
 }
 
-/* The derivative of S with respect to scale Q K^T, from P = exp(S - LSE); where P is 0, so is dS. */
-static double slope(const struct head *h, double p, double lse)
-{
-    const double cap = (double)h->p->softcap, share = cap != 0 && p != 0 ? (log(p) + lse) / cap : 0;
-    return 1 - share * share;
-}
-
 /* sqrt(rowsum(dS^2)) of whole rows, from P and M * dP. */
 static void gradient_sizes(const struct head *h, const struct block *at, const struct scratch *x)
 {
@@ -380,7 +390,7 @@ static void gradient_sizes(const struct head *h, const struct block *at, const s
         double squares = 0;
         for (int64_t j = at->lo; j <= at->hi; j++) {
             const double p = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row + i];
-            const double ds = p * part * slope(h, p, h->lse[first_row + i]);
+            const double ds = p * part * (x->slope ? x->slope[i * n + j] : 1);
             squares += ds * ds;
         }
         h->size[first_row + i] = sqrt(squares);
@@ -394,7 +404,7 @@ static void score_gradients(const struct head *h, const struct block *at, const 
     for (int64_t i = 0; i < at->rows; i++)
         for (int64_t j = at->lo; j <= at->hi; j++) {
             const double p = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row + i];
-            const double steep = slope(h, p, h->lse[first_row + i]);
+            const double steep = x->slope ? x->slope[i * n + j] : 1;
             x->dp[i * n + j] = p * part * steep;
             x->s[i * n + j] =
                 p * (fmax(h->spread[first_row + i] * steep, h->size[first_row + i]) + fabs(part) * (1 - steep));
@@ -441,7 +451,7 @@ static void attend_rows(const struct head *h, int64_t g, int64_t row0)
 
     load_q(h, head, row0, at.rows, x.q);
     times_transposed(h, &at, x.q, h->kt, x.s); /* 1 */
-    softmax_rows(h, &at, x.s);                 /* 2 */
+    softmax_rows(h, &at, &x);                  /* 2 */
     for (int64_t i = 0; i < at.rows; i++)
         h->out->lse[place + i] = (float)h->lse[g * p->q_len + row0 + i];
     drop(h, &at, x.s, x.kept);
@@ -463,7 +473,7 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
     load_q(h, q_head, at->row0, at->rows, x->q);
     load_dout(h, q_head, at->row0, at->rows, x->dout);
     times_transposed(h, at, x->q, h->kt, x->s);
-    logits(h, at, x->s);
+    logits(h, at, x);
     for (int64_t i = 0; i < at->rows; i++) {
         const double lse = h->lse[at->g * p->q_len + at->row0 + i];
         for (int64_t j = at->lo; j <= at->hi; j++)

@@ -133,12 +133,13 @@ static struct attn_tensor strides_of(const struct plan_item *item, enum problem_
 {
     const struct attn_problem *p = &item->problem;
     const struct tensor_shape s = tensor_shape_of(p, tensor);
-    const bool is_padded = item->strides == PLAN_PADDED_ROWS;
+    const int64_t own = item->strides == PLAN_OWN_STRIDES ? PLAN_OWN_PADDING * ((int64_t)tensor + 1) : 0;
+    const int64_t padding = item->strides == PLAN_PADDED_ROWS ? PLAN_ROW_PADDING : own;
     int64_t heads = s.heads;
     if (item->strides == PLAN_PACKED_QKV && is_of_packed_qkv(tensor))
         heads = p->q_heads + 2 * p->kv_heads;
-    struct attn_tensor t = problem_strides(p->layout, heads, s.len, s.head_dim + (is_padded ? PLAN_ROW_PADDING : 0));
-    t.stride_batch += item->batch_gap;
+    struct attn_tensor t = problem_strides(p->layout, heads, s.len, s.head_dim + padding);
+    t.stride_batch += item->batch_gap + own;
     return t;
 }
 

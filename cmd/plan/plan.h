@@ -9,11 +9,12 @@
 /* How the rows of the tensors follow each other. In what lies between them outputs and inputs are NaN. */
 enum plan_strides {
     PLAN_CONTIGUOUS,
-    PLAN_PACKED_QKV, /* Q, K and V as in one tensor [batch, len, q_heads + 2 kv_heads, head_dim], dQ, dK and dV as in
+    PLAN_PACKED_QKV,  /* Q, K and V as in one tensor [batch, len, q_heads + 2 kv_heads, head_dim], dQ, dK and dV as in
                         another; q_len = kv_len, layout bshd. Each has a buffer of its own */
-    PLAN_PADDED_ROWS /* PLAN_ROW_PADDING more elements behind each row of every tensor */
+    PLAN_PADDED_ROWS, /* PLAN_ROW_PADDING more elements behind each row of every tensor */
+    PLAN_OWN_STRIDES  /* tensor t: PLAN_OWN_PADDING (t + 1) more behind each row, as many more behind each sequence */
 };
-enum { PLAN_ROW_PADDING = 8 };
+enum { PLAN_ROW_PADDING = 8, PLAN_OWN_PADDING = 16 };
 extern const char *const plan_strides_names[]; /* indexed by enum plan_strides; NULL ends them */
 
 /* One problem in one direction; each implementation of it is a case. */

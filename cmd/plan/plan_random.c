@@ -294,9 +294,10 @@ static void draw_strides(struct random_draw *d)
     const bool is_list = strncmp(d->lengths, "list", 4) == 0;
     const bool may_be_packed =
         p->layout == ATTN_BSHD && p->q_len == p->kv_len && (is_list || !d->lengths[0]) && !is_cache(d);
-    const bool is_contiguous = chance(d, 60), is_packed = chance(d, 70);
+    const bool is_contiguous = chance(d, 60), is_packed = chance(d, 70), is_own = chance(d, 60);
     d->item->strides = is_contiguous                ? PLAN_CONTIGUOUS
                        : may_be_packed && is_packed ? PLAN_PACKED_QKV
+                       : is_own                     ? PLAN_OWN_STRIDES
                                                     : PLAN_PADDED_ROWS;
 }
 

@@ -131,6 +131,12 @@ static const struct family_shape later_shapes[] = {
     {{26, 64, 16, 250, 260, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 100, 20, {.dropout = 0}},
 };
 
+/* Each tensor with strides of its own, so that one that is read or written by those of another gives another result. */
+static const struct hard_shape strided_shapes[] = {
+    {2, 4, 2, 129, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0},
+    {2, 2, 2, 203, 113, FILL_NORMAL, ATTN_BHSD, false, false, 0},
+};
+
 /* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
  * table, as many keys as new tokens, new tokens over several tiles, windows, dropout, softcap. Not crossed with the
  * modes; causal unless --causal says otherwise. */
@@ -183,8 +189,11 @@ static const struct hard_arrays array_shapes[] = {
     {{1, 2, 1, 200, 33000, FILL_NORMAL, ATTN_BHSD, false, true, 0}, 128, "", "strided:300", 64, -1, -1, 0},
 };
 
-const char *const plan_strides_names[] = {
-    [PLAN_CONTIGUOUS] = "contiguous", [PLAN_PACKED_QKV] = "packed_qkv", [PLAN_PADDED_ROWS] = "padded_rows", NULL};
+const char *const plan_strides_names[] = {[PLAN_CONTIGUOUS] = "contiguous",
+                                          [PLAN_PACKED_QKV] = "packed_qkv",
+                                          [PLAN_PADDED_ROWS] = "padded_rows",
+                                          [PLAN_OWN_STRIDES] = "own_strides",
+                                          NULL};
 
 /* The name of a sweep and what may differ between the shapes: "bwd-full-d-64-n-257-fp16-b-1-h-2x2-peak-bshd". */
 void plan_name_whole(struct plan_item *item)
@@ -286,6 +295,19 @@ static void add_family_shapes(const struct options *o, enum attn_platform platfo
         struct attn_problem beyond = {.window_left = rows[s].window_left, .window_right = rows[s].window_right};
         problem_set_attributes(&rows[s].attributes, &beyond);
         cross_shape(o, platform, &rows[s].shape, NULL, &beyond, kinds, kind_count, plan);
+    }
+}
+
+static void add_strided_shapes(const struct options *o, enum attn_platform platform, const struct attn_problem *kinds,
+                               int kind_count, struct plan *plan)
+{
+    const struct attn_problem dense = {.window_left = -1, .window_right = -1};
+    const int first = plan->count;
+    for (size_t s = 0; s < sizeof strided_shapes / sizeof strided_shapes[0]; s++)
+        cross_shape(o, platform, &strided_shapes[s], NULL, &dense, kinds, kind_count, plan);
+    for (int i = first; i < plan->count; i++) {
+        plan->items[i].strides = PLAN_OWN_STRIDES;
+        plan_name_whole(&plan->items[i]);
     }
 }
 
@@ -415,6 +437,11 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         if (is_wanted_dtype(o, platform, dtypes[t]))
             add_family_shapes(o, platform, later_shapes, sizeof later_shapes / sizeof later_shapes[0], kinds,
                               plan_kinds_of(o, dtypes[t], kinds), plan);
+    }
+    for (int t = 0; t < 5; t++) {
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        if (is_wanted_dtype(o, platform, dtypes[t]))
+            add_strided_shapes(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
     }
     return finish_plan(o, EXIT_OK, plan);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/device/inputs.h"
 #include "cmd/device/stored_outputs.h"
@@ -147,15 +148,48 @@ enum attn_status case_judge_outputs(struct problem_run *run, struct contender *c
     return ATTN_OK;
 }
 
-/* Launches again into poisoned outputs; every tensor that is promised as deterministic must be bit-equal. */
+enum attn_status case_poison(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    const uint32_t bits = c->fills == 0 ? POISON_PATTERN : (uint32_t)number_mix(run->item->seed + (uint64_t)c->fills);
+    c->fills++;
+    if (c->workspace.bytes)
+        TRY(be->ops->pattern(be, c->workspace.data, c->workspace.bytes, bits, why));
+    return outputs_poison(be, &c->outputs, why);
+}
+
+/* Rules 1 to 3 for a tensor of a repeated launch whose bits are not promised. */
+static enum attn_status judge_repeat(struct problem_run *run, struct contender *c, int64_t number,
+                                     struct attn_message *why)
+{
+    struct record_tensor now[RECORD_TENSORS_MAX];
+    int count = 0;
+    struct check_request request = case_check_request(run, c);
+    request.is_repeat = true;
+    TRY(check_outputs(run->setting->backend, &request, now, &count, why));
+    for (int i = 0; i < count; i++) {
+        char sentence[sizeof now[i].failure];
+        if (now[i].used <= 1)
+            continue;
+        snprintf(sentence, sizeof sentence, "in run %lld: %.220s", (long long)number, now[i].failure);
+        check_add_finding(c->tensors, &c->tensor_count, now[i].name, now[i].rule, sentence);
+    }
+    return ATTN_OK;
+}
+
+/* Launches again into poisoned outputs. A tensor whose bits are promised must have those of the first launch, the
+ * others are judged. */
 static enum attn_status check_repeats(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
     int count;
     const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
     const unsigned promised = case_promised_tensors(run, c);
+    bool is_all_promised = true;
+    for (int i = 0; i < count; i++)
+        is_all_promised &= (promised & problem_tensor_bit(outputs[i])) != 0;
     for (int64_t n = 0; n < run->item->repeats; n++) {
-        TRY(outputs_poison(be, &c->outputs, why));
+        TRY(case_poison(run, c, why));
         case_report_stage(run, STAGE_CHECK, c->slot);
         const enum attn_status status = be->ops->launch(be, &c->launcher, why);
         case_after_call(run);
@@ -172,6 +206,8 @@ static enum attn_status check_repeats(struct problem_run *run, struct contender 
                      (long long)n + 2);
             check_add_finding(c->tensors, &c->tensor_count, name, "repeat", sentence);
         }
+        if (!is_all_promised && check_passed(c->tensors, c->tensor_count))
+            TRY(judge_repeat(run, c, n + 2, why));
     }
     return ATTN_OK;
 }
@@ -201,7 +237,7 @@ static enum attn_status check_captured(struct problem_run *run, struct contender
     TRY(status);
     if (!c->launcher.graph)
         return ATTN_OK;
-    TRY(outputs_poison(be, &c->outputs, why));
+    TRY(case_poison(run, c, why));
     TRY(be->ops->launch(be, &c->launcher, why));
     return case_judge_outputs(run, c, why);
 }
@@ -248,6 +284,7 @@ enum attn_status case_launch_first(struct problem_run *run, struct contender *c,
     const char *bad = NULL;
     case_report_stage(run, STAGE_CHECK, c->slot);
     const struct impl_slot *slot = &run->setting->slots[c->slot];
+    TRY(case_poison(run, c, why));
     const enum attn_status status = slot->is_stored
                                         ? stored_outputs_read(be, run->item, slot, &c->outputs, &found, &bad, why)
                                         : be->ops->launch(be, &c->launcher, why);

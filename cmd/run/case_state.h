@@ -15,6 +15,7 @@ struct contender {
     struct tensor_set outputs;
     struct buffer workspace;
     struct launcher launcher;
+    int64_t fills;                     /* of its workspace */
     bool prepared, runs;               /* runs: launched once without failing, goes into the rounds */
     struct digest first[TENSOR_COUNT]; /* of the first launch, by enum problem_tensor */
     struct work_member work;
@@ -58,6 +59,9 @@ struct check_request case_check_request(const struct problem_run *, const struct
 /* The tensors whose bits the implementation promises to repeat. */
 unsigned case_promised_tensors(const struct problem_run *, const struct contender *);
 
+/* Fills what a launch of it must not read before it writes: the outputs with NaN, the workspace with NaN before the
+ * first launch and with random bits before later ones. */
+enum attn_status case_poison(struct problem_run *, struct contender *, struct attn_message *why);
 /* Judges the outputs and adds the verdict to those of earlier launches. */
 enum attn_status case_judge_outputs(struct problem_run *, struct contender *, struct attn_message *why);
 /* The first launch, into poisoned outputs, and its verdict. */

@@ -27,6 +27,7 @@ struct check_request {
     const struct check_reference *reference;
     const struct tensor_set *outputs;
     bool is_naive;                  /* bounds doubled */
+    bool is_repeat;                 /* of a launch after the first: rules 1 to 3 alone */
     double atol, rtol;              /* tolerances of the user, NaN = not given */
     double (*by_rule)[JUDGE_RULES]; /* of each tensor: shares of the bounds as in judge_input; may be NULL */
 };

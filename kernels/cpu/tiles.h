@@ -479,6 +479,13 @@ CPU_TARGET static void score_gradients(const struct backward *s, const float *ls
     }
 }
 
+/* The derivative of the softcap: 1 - tanh(x / cap)^2 without a difference of nearly equal numbers. */
+CPU_INLINE float softcap_slope(float x, float cap)
+{
+    const float power = expf(-2.0f * fabsf(x / cap)), sum = 1.0f + power;
+    return 4.0f * power / (sum * sum);
+}
+
 /* The same with softcap, dropout and a block mask: P becomes what is kept of it. Element by element. */
 CPU_TARGET static void attribute_gradients(const struct backward *s, int64_t head, const float *lse, const float *delta,
                                            int64_t row0, int64_t rows)
@@ -497,12 +504,13 @@ CPU_TARGET static void attribute_gradients(const struct backward *s, int64_t hea
                 *p_at = *ds_at = 0.0f;
                 continue;
             }
-            const float share = p->softcap != 0.0f ? tanhf(p->scale * *p_at / p->softcap) : 0.0f;
-            const float logit = p->softcap != 0.0f ? p->softcap * share : p->scale * *p_at;
+            const float product = p->scale * *p_at, cap = p->softcap;
+            const float logit = cap != 0.0f ? cap * tanhf(product / cap) : product;
+            const float slope = cap != 0.0f ? softcap_slope(product, cap) : 1.0f;
             const float probability = expf(logit - lse[r]);
             const float kept = attn_dropout_factor(p, t->place.batch, t->place.head + head, row0 + r, key);
             *p_at = kept * probability;
-            *ds_at = probability * (kept * *ds_at - delta[r]) * (1.0f - share * share);
+            *ds_at = probability * (kept * *ds_at - delta[r]) * slope;
         }
     }
 }

@@ -7,8 +7,8 @@
  * dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS K,
  * "dk" dK = scale dS^T Q.
  *
- * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2, where
- * S is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
+ * With dropout the plan has P * M beside P, for dV and D, and with a softcap its derivative, which dS is multiplied by.
+ * Of packed sequences S is [q_heads, total_q, longest kv_len].
  *
  * 8-bit inputs are copied to fp32 by a pass before, "dequantise", each element times its scale, and a cache in pages is
  * made contiguous by it, or else by the pass "gather": their values change between launches, so that it cannot be done
@@ -27,10 +27,12 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "reference/blas.h"
+#include "reference/elements.h"
 
 struct naive_plan {
-    float *p;    /* [batch, q_heads, q_len, kv_len] */
-    float *kept; /* P * M; p without dropout */
+    float *p;     /* [batch, q_heads, q_len, kv_len] */
+    float *kept;  /* P * M; p without dropout */
+    float *slope; /* the softcap's derivative; NULL without one */
 };
 
 enum {
@@ -268,13 +270,16 @@ static bool score_row(const struct passes *x, int64_t n, float *s, struct score_
     return true;
 }
 
-/* Softcap and block mask of the keys [first, last]; false when none of them is seen. */
-static bool cap_row(const struct passes *x, const struct score_row *r, int64_t first, int64_t last)
+/* Softcap and block mask of the keys [first, last]; false when none of them is seen. slope: where the softcap's
+ * derivatives of the row go, NULL = nowhere. */
+static bool cap_row(const struct passes *x, const struct score_row *r, int64_t first, int64_t last, float *slope)
 {
     const float cap = x->p->softcap;
     bool sees = x->p->mask_block == 0 && first <= last;
+    for (int64_t j = first; j <= last && slope; j++)
+        slope[j] = element_slope(r->at[j], cap);
     for (int64_t j = first; j <= last && cap != 0.0f; j++)
-        r->at[j] = cap * tanhf(r->at[j] / cap);
+        r->at[j] = element_capped(r->at[j], cap);
     for (int64_t j = first; j <= last && x->p->mask_block != 0; j++) {
         const bool is_visible = attn_block_is_visible(x->p, x->t->block_mask, r->b, r->h, r->row, j);
         r->at[j] = is_visible ? r->at[j] : -INFINITY;
@@ -283,8 +288,8 @@ static bool cap_row(const struct passes *x, const struct score_row *r, int64_t f
     return sees;
 }
 
-/* Pass 2. lse may be NULL. kept: where P * M goes; s, or a matrix of its own. */
-static void softmax(const struct passes *x, float *s, float *kept, float *lse)
+/* Pass 2. lse and slope may be NULL. kept: where P * M goes; s, or a matrix of its own. */
+static void softmax(const struct passes *x, float *s, float *kept, float *slope, float *lse)
 {
     const struct attn_problem *p = x->p;
     const struct cpu_kernels *kernels = cpu_kernels_best();
@@ -296,7 +301,7 @@ static void softmax(const struct passes *x, float *s, float *kept, float *lse)
         if (!score_row(x, n, s, &r))
             continue;
         attn_visible(&r.one, r.row, &first, &last);
-        const bool sees = cap_row(x, &r, first, last);
+        const bool sees = cap_row(x, &r, first, last, slope ? slope + (r.at - s) : NULL);
         const int64_t from = sees ? first : 0, seen = sees ? last + 1 - first : 0, end = from + seen;
         const float row_lse = sees ? kernels->softmax_row(r.at + from, seen) : -INFINITY;
         memset(r.at, 0, (size_t)from * sizeof *r.at);
@@ -330,11 +335,9 @@ static void score_gradients(const struct passes *x, const struct naive_plan *pla
 #pragma omp simd
         for (int64_t j = 0; j < r.one.kv_len; j++)
             at[j] = drops ? kept[j] * at[j] - prob[j] * d : prob[j] * (at[j] - d);
-        const float lse = x->t->lse[attn_lse_index(p, x->t, r.b, r.h, r.row)];
-        for (int64_t j = 0; j < r.one.kv_len && p->softcap != 0.0f; j++) {
-            const float share = prob[j] > 0 ? (logf(prob[j]) + lse) / p->softcap : 0.0f;
-            at[j] *= 1.0f - share * share;
-        }
+        const float *slope = plan->slope ? plan->slope + (r.at - dp) : NULL;
+        for (int64_t j = 0; j < r.one.kv_len && slope; j++)
+            at[j] = prob[j] != 0 ? at[j] * slope[j] : 0.0f; /* where a key is not visible there is no slope */
     }
 }
 
@@ -379,6 +382,18 @@ static enum attn_status check_strides(const struct attn_tensors *t, struct attn_
     return ATTN_OK;
 }
 
+static void release(void *plan)
+{
+    struct naive_plan *made = plan;
+    if (made && made->kept != made->p)
+        free(made->kept);
+    if (made) {
+        free(made->slope);
+        free(made->p);
+    }
+    free(made);
+}
+
 static enum attn_status prepare(const struct attn_request *request, const struct attn_tensors *tensors, void **plan,
                                 struct attn_message *why)
 {
@@ -387,34 +402,24 @@ static enum attn_status prepare(const struct attn_request *request, const struct
     if (status != ATTN_OK || request->mode == ATTN_FWD)
         return status;
     const size_t bytes = workspace_bytes(request);
-    struct naive_plan *made = malloc(sizeof *made);
-    const bool drops = request->problem->dropout != 0;
-    float *p = malloc(bytes), *kept = drops ? malloc(bytes) : p;
-    if (!made || !p || !kept) {
-        free(made);
-        free(p);
-        if (kept != p)
-            free(kept);
-        snprintf(why->text, sizeof why->text, "P needs %.1f GB of host memory", (drops ? 2 : 1) * (double)bytes / 1e9);
+    struct naive_plan *made = calloc(1, sizeof *made);
+    const bool drops = request->problem->dropout != 0, caps = request->problem->softcap != 0;
+    if (made) {
+        made->p = malloc(bytes);
+        made->kept = drops ? malloc(bytes) : made->p;
+        made->slope = caps ? malloc(bytes) : NULL;
+    }
+    if (!made || !made->p || !made->kept || (caps && !made->slope)) {
+        release(made);
+        snprintf(why->text, sizeof why->text, "P needs %.1f GB of host memory",
+                 (1 + drops + caps) * (double)bytes / 1e9);
         return ATTN_NO_MEMORY;
     }
     const struct passes x = passes_of(request, tensors, NULL);
-    all_pairs(&x, request->problem->scale, tensors->q, tensors->k, p);
-    softmax(&x, p, kept, NULL);
-    made->p = p;
-    made->kept = kept;
+    all_pairs(&x, request->problem->scale, tensors->q, tensors->k, made->p);
+    softmax(&x, made->p, made->kept, made->slope, NULL);
     *plan = made;
     return ATTN_OK;
-}
-
-static void release(void *plan)
-{
-    struct naive_plan *made = plan;
-    if (made && made->kept != made->p)
-        free(made->kept);
-    if (made)
-        free(made->p);
-    free(made);
 }
 
 static void forward(struct passes *x, const struct attn_request *request, float *s)
@@ -436,7 +441,7 @@ static void forward(struct passes *x, const struct attn_request *request, float 
     begin(x, "scores");
     all_pairs(x, x->p->scale, x->t->q, x->t->k, s);
     begin(x, "softmax");
-    softmax(x, s, s, x->t->lse);
+    softmax(x, s, s, NULL, x->t->lse);
     begin(x, "output");
     times_keys(x, 1, s, x->t->v, x->t->o);
     if (has_8_bits)

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Faults that ordinary inputs do not show (tests/wrong/hidden_cpu.c): `verify` has a problem that finds each, and one
+# that does not have what the fault needs passes.
+. "$(dirname "$0")/lib.sh"
+
+export OMP_NUM_THREADS=1
+common=(verify --device cpu --dtype fp32 --d 64 --impl-lib "$plugins/libhidden_cpu.so")
+
+# finds NAME RULE ARGUMENT...: exit 1, and this rule names an output.
+finds() {
+    local name=$1 rule=$2
+    shift 2
+    run "${common[@]}" --impl "hidden_$name" --jsonl run.jsonl "$@"
+    expect_code 1
+    expect "the rule $rule" grep -q "\"rule\": *\"$rule\"" run.jsonl
+    rm -f run.jsonl
+}
+# passes NAME ARGUMENT...
+passes() {
+    run "${common[@]}" --impl "hidden_$1" "${@:2}"
+    expect_code 0
+}
+
+finds zeroed_workspace element --mode fwd --causal=no --only n-65
+finds strides_of_v nonfinite --mode fwd --causal=no --only own_strides
+passes strides_of_v --mode fwd --causal=no --only n-65
+finds strides_of_dout nonfinite --mode bwd --causal=no --only own_strides
+finds strides_of_dv nonfinite --mode bwd --causal=no --only own_strides
+finds strides_of_dq element --mode bwd --causal=no --only own_strides
+for name in dout dv dq; do
+    passes strides_of_$name --mode bwd --causal=no --only n-65
+done
+finds seventh_dq element --mode bwd --causal=no --repeats 8 --only n-65
+passes seventh_dq --mode bwd --causal=no --repeats 3 --only n-65
+finish
