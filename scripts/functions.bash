@@ -67,3 +67,15 @@ keep_charts() {
             -e "s#rgb\\( *([0-9]+), *([0-9]+), *([0-9]+)\\)#rgb(\\1,\\2,\\3)#g" "$file"
     done
 }
+
+# without_absent_charts PAGE.md: takes out the charts whose files are not beside the page, and sections that held nothing else.
+without_absent_charts() {
+    local page=$1 chart
+    while read -r chart; do
+        [ -e "$(dirname "$page")/$chart" ] || sed -i "/^!\\[.*\\]($chart)\$/d" "$page"
+    done < <(sed -nE 's/^!\[.*\]\(([^)]*)\)$/\1/p' "$page")
+    awk '/^## / { heading = $0; next }
+         heading != "" && NF { print heading "\n"; heading = "" }
+         heading == "" && (NF || !was_empty) { print }
+         { was_empty = !NF }' "$page" >"$page.new" && mv "$page.new" "$page"
+}

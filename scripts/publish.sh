@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
-# Puts the records of finished runs under results/, draws their charts and renews the table in README.md:
+# Puts the records of finished runs under results/ and renews what is made of them: README.md's table and results/report/:
 #
 #   scripts/publish.sh [--what NAME] DIR...
 #
-# DIR is what a run wrote (run.jsonl). The record becomes results/<device>/<utcdate>-<commit>-<what>.jsonl; its charts
-# of speed (tflops-<dtype>.svg, sustained-<dtype>.svg) go to the folder of the same name. <what> is the preset unless
-# --what says otherwise.
-# An older record of the same device and kind is removed: git history keeps it. Single samples (samples_ms) are left out
-# of the published record; their number, median, interval, minimum and noise stay. `fabench plot RECORD` draws every
-# chart.
+# DIR is what a run wrote (run.jsonl, or run.jsonl.xz). The record becomes
+# results/<device>/<utcdate>-<commit>-<what>.jsonl in the form of scripts/published_record.py. <what> is the preset unless
+# --what says otherwise. An older record of the same device and kind is removed: git history keeps it.
 #
 # Refused: a record that is synthetic, cut, without a commit, older than the published one, or with a row that failed,
 # was not checked, or ended in an error or a timeout. Nothing is published unless every record passes. FABENCH names the
@@ -40,7 +37,7 @@ if [ "${1:-}" = --what ]; then
     shift 2
 fi
 [ $# -gt 0 ] || usage
-[ -x "$fabench" ] || refuse "no program at $fabench to draw the charts; build it first"
+[ -x "$fabench" ] || refuse "no program at $fabench to make the report; build it first"
 
 # text KEY: the first text of that name on stdin, a line of JSON.
 text() { grep -oE "\"$1\": *\"[^\"]*\"" | head -n 1 | sed -E 's/^"[^"]*": *"//; s/"$//'; }
@@ -80,18 +77,7 @@ name_of() {
     echo "$device/$date-${commit:0:10}-${what:-$(text preset <<<"$header")}"
 }
 
-# published RECORD: the record as it is published. Its header is without what names one machine and no measurement
-# depends on: the folders of the command line, the suffix of the kernel's version, the board's UUID. Its rows are
-# without samples_ms.
-published() {
-    sed -E '1{
-        s#("command_line": *")([^ "]*/)?#\1#
-        s#(--(out|csv|jsonl|impl-lib|input|dump)[ =])/[^ "]*/#\1#g
-        s#("kernel": *"[0-9.]*)[^"]*"#\1"#
-        s#"uuid": *"[^"]*", *##
-    }
-    s#, *"samples_ms": *\[[^]]*\]##' "$1"
-}
+published() { python3 scripts/published_record.py "$1"; }
 
 # same_kind TARGET: the records of the same device and kind in results/, by path without .jsonl.
 same_kind() {
@@ -101,11 +87,26 @@ same_kind() {
         grep -E "/[0-9]{8}-[0-9a-f]+-$what\.jsonl$" | sed 's/\.jsonl$//' || true
 }
 
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+
+# record_in FOLDER: the path of its record, which is unpacked where it is packed.
+record_in() {
+    local target
+    if [ ! -e "$1/run.jsonl" ] && [ -e "$1/run.jsonl.xz" ]; then
+        target=$(mktemp "$unpacked/XXXXXX.jsonl")
+        xz -dc "$1/run.jsonl.xz" >"$target" || refuse "$1/run.jsonl.xz cannot be unpacked"
+        echo "$target"
+    else
+        echo "$1/run.jsonl"
+    fi
+}
+
 # Every record is examined before anything is written.
 records=() targets=()
 for argument in "$@"; do
     [[ $argument == /* ]] || argument=$started_in/$argument
-    [ ! -d "$argument" ] || argument=$argument/run.jsonl
+    [ ! -d "$argument" ] || argument=$(record_in "$argument")
     name=$(name_of "$argument")
     target=$results/$name
     for other in "${targets[@]}"; do
@@ -126,14 +127,14 @@ done
 for i in "${!records[@]}"; do
     target=${targets[i]}
     for old in $(same_kind "$target"); do
-        rm -rf "$old" "$old.jsonl"
+        rm -f "$old.jsonl"
     done
-    mkdir -p "$target"
-    published "${records[i]}" >"$target.jsonl"
-    "$fabench" plot "$target.jsonl" --out "$target" --quiet
-    keep_charts "$target" 'tflops-????.svg' 'sustained-????.svg'
-    echo "$target.jsonl: $(grep -cE '"type": *"row"' "$target.jsonl") rows, charts in $target/"
+    mkdir -p "${target%/*}"
+    published "${records[i]}" >"$target.jsonl.new"
+    mv "$target.jsonl.new" "$target.jsonl"
+    echo "$target.jsonl: $(grep -cE '"type": *"row"' "$target.jsonl") rows"
 done
 if [ "$results" = results ] && compgen -G 'results/h200/*.jsonl' >/dev/null; then # the README's table is the H200's
     python3 scripts/readme_table.py
 fi
+FABENCH=$fabench FABENCH_RESULTS=$results scripts/report.sh

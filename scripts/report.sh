@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Renews results/report/ from the published records: of each device and kind
-# (results/<device>/<date>-<commit>-<what>.jsonl) the newest one, side by side, with the published figures of others in
-# the charts. What is kept is the page in Markdown, its charts as SVG and its table as CSV.
+# Renews results/report/ from the published records: each device is a label, with the newest record of each kind
+# (results/<device>/<date>-<commit>-<what>.jsonl). What is kept is the page in Markdown, its table as CSV and, as SVG, the
+# charts of speed; those of memory and of speed over naive are drawn by `fabench report`.
 #
 #   scripts/report.sh
 #
@@ -27,13 +27,13 @@ results=${FABENCH_RESULTS:-results}
 
 arguments=()
 
-# newest FOLDER: adds the newest record of each kind there, as a label of the device.
+# newest FOLDER: adds the newest record of each kind there, all under the label of the device.
 newest() {
     local folder=$1 what record
     while read -r what; do
         [ "$what" != selftest ] || continue # times nothing
         record=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)
-        arguments+=("$(basename "${folder^^}") $what=$record")
+        arguments+=("$(basename "${folder^^}")=$record")
     done < <(find "$folder" -maxdepth 1 -name '[0-9]*-*-*.jsonl' -printf '%f\n' |
         sed 's/^[0-9]*-[^-]*-//; s/\.jsonl$//' | sort -ru)
 }
@@ -44,9 +44,6 @@ done
 # A CPU's record is used only where there is no other, because it has no problem in common with a GPU's.
 [ ${#arguments[@]} -gt 0 ] || [ ! -d "$results/cpu" ] || newest "$results/cpu/"
 [ ${#arguments[@]} -gt 0 ] || { echo "report: no published record under $results" >&2; exit 1; }
-if [ -e "$results/published/h200_peers.csv" ]; then
-    arguments+=(--overlay "$results/published/h200_peers.csv")
-fi
 
 rm -rf "$results/report.new"
 code=0
@@ -57,7 +54,8 @@ if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then
 fi
 [ -s "$results/report.new/report.md" ] || { rm -rf "$results/report.new"; exit 5; }
 rm -f "$results/report.new/report.html"
-keep_charts "$results/report.new" '*.svg'
+keep_charts "$results/report.new" 'tflops-*.svg' 'sustained-*.svg'
+without_absent_charts "$results/report.new/report.md"
 rm -rf "$results/report"
 mv "$results/report.new" "$results/report"
 echo "$results/report/report.md"

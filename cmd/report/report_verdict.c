@@ -250,9 +250,30 @@ static void add_checks(const struct report *r, struct text *text)
     text_add(text, ".");
 }
 
+/* What may not be concluded, because one board stands for a product or the records do not say how many do. Nothing where
+ * all labels are of one board: then they differ in something else. */
+static void add_limits(const struct report *r, struct text *text)
+{
+    bool has_unknown = false, has_single = false;
+    for (int l = 0; l < r->input->label_count; l++) {
+        has_unknown |= report_boards(r, l) == 0;
+        has_single |= report_boards(r, l) == 1;
+    }
+    if (r->input->label_count == 1 || report_all_boards(r) == 1)
+        return;
+    if (has_unknown)
+        text_add(text,
+                 "Which boards were measured is not recorded: a difference of a few per cent between labels may be "
+                 "one between two boards and says nothing about a product.");
+    else if (has_single)
+        text_add(text, "One board stands for a label here: a difference of a few per cent between labels may be one "
+                       "between two boards and says nothing about a product.");
+}
+
 void report_put_verdict(struct page *page, const struct report *r)
 {
     struct text text = {0};
+    add_limits(r, &text);
     if (r->input->label_count == 1) {
         text_add(&text, "One device, nothing to compare. %s: ", report_label_name(r, 0));
         if (isfinite(r->summaries[0].geomeans.tflops))

@@ -209,7 +209,7 @@ for command in "plot a.jsonl" "report a.jsonl" "--device cpu --seqlen 64"; do
     expect "nothing begun" test ! -e nowhere
 done
 
-# scripts/report.sh: the newest published record of each device and kind; a CPU's where there are no others.
+# scripts/report.sh: each device is a label with its newest record of each kind; a CPU's where there are no others.
 renew() {
     what="scripts/report.sh"
     code=0
@@ -220,15 +220,17 @@ renew() {
 mkdir -p published/cpu published/some-gpu
 cp a.jsonl published/cpu/20260102-0123456789-quick.jsonl
 renew
-expect "the CPU's record" test "$label" = "CPU quick"
+expect "the CPU's record" test "$label" = CPU
 cp other.jsonl published/some-gpu/20260101-0123456789-paper.jsonl
 cp b.jsonl published/some-gpu/20260102-0123456789-paper.jsonl
 renew
-expect "the other device's" test "$label" = "SOME-GPU paper"
+expect "the other device's" test "$label" = SOME-GPU
 expect "without the CPU's" sh -c "! grep -q CPU published/report/report.csv"
 expect "the newest of the two" grep -q '^| records.*20260102-0123456789-paper.jsonl' published/report/report.md
-expect "nothing but page, table and charts" test -z \
-    "$(find published/report -type f ! -name 'report.*' ! -name '*.svg')"
+expect "no chart that is not there" sh -c "! grep -q '](memory' published/report/report.md"
+expect "its charts" test "$(grep -c '^!\[tflops' published/report/report.md)" = "$(find published/report -name 'tflops*.svg' | wc -l)"
+expect "nothing but page, table and charts of speed" test -z \
+    "$(find published/report -type f ! -name 'report.*' ! -name 'tflops-*.svg' ! -name 'sustained-*.svg')"
 expect "the page in Markdown alone" test ! -e published/report/report.html
 
 finish

@@ -116,35 +116,54 @@ expect_code 0
 record=$(find results -name '*.jsonl')
 expect "results/cpu/<date>-<commit>-<what>.jsonl, not $record" grep \
     -qE '^results/cpu/20[0-9]{6}-0123456789-[a-z0-9]+\.jsonl$' <<<"$record"
-expect "nothing but the charts of speed" test -z "$(find "${record%.jsonl}" -type f ! -name 'tflops-fp32.svg')"
-if command -v gnuplot >/dev/null; then
-    expect_file "${record%.jsonl}/tflops-fp32.svg"
-    expect "a whole chart" grep -q '</svg>' "${record%.jsonl}/tflops-fp32.svg"
-fi
+expect "nothing beside the record" test "$(find results/cpu -type f)" = "$record"
+expect_file results/report/report.md
 run_publish run_dir # again: the same record is no conflict
 expect_code 0
-run_publish --what other run_dir
+mkdir other_dir
+sed -E 's/"run_id": *"[^"]*"/"run_id":"another"/' run_dir/run.jsonl >other_dir/run.jsonl
+run_publish --what other other_dir
 expect_code 0
 expect_file "$(echo results/cpu/*-other.jsonl)"
 expect_file "$record" # another kind: it stays
-without_samples() { sed -E 's/, *"samples_ms": *\[[^]]*\]//' "$1" | tail -n +2; }
 expect "samples in the run's record" grep -q samples_ms run_dir/run.jsonl
-expect "the rows as they were, without samples" cmp -s <(without_samples run_dir/run.jsonl) <(tail -n +2 "$record")
-expect "no samples" sh -c "! grep -q samples_ms '$record'"
+expect "neither samples nor commands of rows" sh -c "! grep -qE 'samples_ms|repro' '$record'"
+expect "the rows, their checked figures and errors, to 6 digits" python3 - run_dir/run.jsonl "$record" <<'PYTHON'
+import json, sys
+whole, published = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+assert len(whole) == len(published) > 2
+for a, b in zip(whole[1:], published[1:]):
+    assert set(a) - set(b) == {"samples_ms", "repro"} and not set(b) - set(a)
+    for key, value in b.items():
+        if isinstance(value, float):
+            assert abs(value - a[key]) <= 5e-6 * abs(a[key]), key
+        elif key != "tensors":
+            assert value == a[key], key
+    for full, short in zip(a["tensors"], b["tensors"], strict=True):
+        assert set(short) == {"name", "rel_rms_err", "used"} and short["name"] == full["name"]
+assert "uuid" not in published[0]["device"] and published[0]["policy"]["samples"] == whole[0]["policy"]["samples"]
+PYTHON
 run plot "$record" --out again # it is still a record
 expect_code 0
 expect "no folder of this machine in the header" sh -c "! head -n 1 '$record' | grep -qF '$tmp'"
 
-# An older record of the same device and kind is replaced, with its charts; a newer one is not; nor one of the same
+# A packed record is taken, too.
+mkdir packed
+xz -c run_dir/run.jsonl >packed/run.jsonl.xz
+rm -r results
+run_publish packed
+expect_code 0
+expect_file "$record"
+
+# An older record of the same device and kind is replaced; a newer one is not; nor one of the same
 # name.
 kind=${record##*-}
 old=results/cpu/20200101-abcdef0123-$kind new=results/cpu/20990101-abcdef0123-$kind
 cp "$record" "$old"
-mkdir "${old%.jsonl}"
 run_publish run_dir
 expect_code 0
 expect_file "$record"
-expect "the older one gone" test ! -e "$old" -a ! -e "${old%.jsonl}"
+expect "the older one gone" test ! -e "$old"
 cp "$record" "$new"
 run_publish run_dir
 expect_code 1

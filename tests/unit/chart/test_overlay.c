@@ -128,17 +128,6 @@ static void stands_beside_its_problem(void **state)
     assert_false(overlay_fits(&point, &row));
 }
 
-static void the_published_file(void **state)
-{
-    struct overlay overlay;
-    (void)state;
-    if (!overlay_read("results/published/h200_peers.csv", &overlay, &why))
-        fail_msg("%s", why.text);
-    assert_int_equal(overlay.count, 260); /* 80 points of three implementations, 20 of one in e4m3 */
-    assert_non_null(strstr(overlay.source, "H200"));
-    overlay_free(&overlay);
-}
-
 enum { ROWS = 6 };
 static struct record_row rows[ROWS];
 static struct record_file file = {.rows = rows, .count = ROWS};
@@ -270,7 +259,6 @@ int main(void)
     const struct CMUnitTest of_overlay[] = {
         cmocka_unit_test(good_files),         cmocka_unit_test(bad_files),
         cmocka_unit_test(long_lines),         cmocka_unit_test(stands_beside_its_problem),
-        cmocka_unit_test(the_published_file),
     };
     const struct CMUnitTest of_chart_axis[] = {
         cmocka_unit_test(windows),

@@ -1,6 +1,6 @@
 /* The golden vectors for tests that run from the root of the repository: tests/golden/<case>/case.json and one .npy per
- * tensor, made in float64 by PyTorch and stored as float32. The reader knows just what those files are: version 1.0,
- * C order. Every deviation fails the test. */
+ * result, computed in float64 by tests/golden/make.py and stored as float32; inputs are made here as they are there. The
+ * reader knows just what those files are: version 1.0, C order. Every deviation fails the test. */
 #ifndef FABENCH_TEST_GOLDEN_H
 #define FABENCH_TEST_GOLDEN_H
 
@@ -77,6 +77,36 @@ static inline float *golden_npy(const char *name, const char *file, int64_t coun
     return golden_array(name, file, "<f4", sizeof(float), count);
 }
 
+static inline uint64_t golden_mixed(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+/* An input tensor: see make.py. */
+static inline float *golden_input(const char *name, const char *tensor, int64_t count, double factor)
+{
+    char text[128];
+    const uint64_t field = (1u << 21) - 1;
+    uint64_t state = UINT64_C(0xCBF29CE484222325);
+    snprintf(text, sizeof text, "%s/%s", name, tensor);
+    for (const char *c = text; *c; c++)
+        state = (state ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
+    float *data = malloc((size_t)count * sizeof(float));
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++) {
+        state += UINT64_C(0x9E3779B97F4A7C15);
+        const uint64_t z = golden_mixed(state);
+        const int64_t total = 2 * (int64_t)((z & field) + (z >> 21 & field) + (z >> 42 & field)) - 3 * (int64_t)field;
+        int64_t size = total < 0 ? -total : total, unit = 1;
+        for (; size >= 256; size /= 2)
+            unit *= 2;
+        data[i] = (float)((double)((total < 0 ? -size : size) * unit) * factor / (1 << 21));
+    }
+    return data;
+}
+
 static inline double golden_number(const char *json, const char *key)
 {
     char quoted[64];
@@ -92,6 +122,13 @@ static inline double golden_number(const char *json, const char *key)
     const double value = strtod(at, &end);
     assert_true(end != at);
     return value;
+}
+
+static inline double golden_number_or(const char *json, const char *key, double absent)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    return strstr(json, quoted) ? golden_number(json, key) : absent;
 }
 
 static inline struct golden golden_load(const char *name)
@@ -112,14 +149,15 @@ static inline struct golden golden_load(const char *name)
                            .window_right = (int64_t)golden_number(json, "window_right"),
                            .scale = (float)golden_number(json, "scale"),
                        }};
+    const double factor = golden_number_or(json, "qk_factor", 1);
     free(json);
     const struct attn_problem *p = &g.problem;
     const int64_t rows = p->batch * p->q_heads * p->q_len, q = rows * p->head_dim;
     const int64_t k = p->batch * p->kv_heads * p->kv_len * p->head_dim;
-    g.q = golden_npy(name, "q.npy", q);
-    g.k = golden_npy(name, "k.npy", k);
-    g.v = golden_npy(name, "v.npy", k);
-    g.dout = golden_npy(name, "do.npy", q);
+    g.q = golden_input(name, "q", q, factor);
+    g.k = golden_input(name, "k", k, factor);
+    g.v = golden_input(name, "v", k, 1);
+    g.dout = golden_input(name, "do", q, 1);
     g.o = golden_npy(name, "o.npy", q);
     g.lse = golden_npy(name, "lse.npy", rows);
     g.dq = golden_npy(name, "dq.npy", q);
@@ -149,13 +187,6 @@ struct golden_family {
     bool has_backward;
 };
 
-static inline double golden_number_or(const char *json, const char *key, double absent)
-{
-    char quoted[64];
-    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
-    return strstr(json, quoted) ? golden_number(json, key) : absent;
-}
-
 /* A list of whole numbers; returns their count. */
 static inline int64_t golden_list(const char *json, const char *key, int64_t values[16])
 {
@@ -174,11 +205,15 @@ static inline int64_t golden_list(const char *json, const char *key, int64_t val
     return count;
 }
 
-/* [batch, len, heads, head_dim] or [batch, heads, len, head_dim]. */
-static inline struct attn_tensor golden_tensor(const char *name, const char *file, int64_t batch, int64_t heads,
-                                               int64_t len, int64_t d, bool heads_first)
+/* [batch, len, heads, head_dim] or [batch, heads, len, head_dim]; an input, or a result from a file. */
+static inline struct attn_tensor golden_tensor(const char *name, const char *tensor, int64_t batch, int64_t heads,
+                                               int64_t len, int64_t d, bool heads_first, bool is_input)
 {
-    struct attn_tensor t = {.data = golden_npy(name, file, batch * heads * len * d), .stride_batch = heads * len * d};
+    char file[32];
+    const int64_t count = batch * heads * len * d;
+    snprintf(file, sizeof file, "%s.npy", tensor);
+    struct attn_tensor t = {.data = is_input ? golden_input(name, tensor, count, 1) : golden_npy(name, file, count),
+                            .stride_batch = heads * len * d};
     t.stride_head = heads_first ? len * d : d;
     t.stride_row = heads_first ? d : heads * d;
     return t;
@@ -191,14 +226,14 @@ static inline void golden_load_tensors(const char *name, struct golden_family *g
     const int64_t d = p->head_dim, hq = p->q_heads, hk = p->kv_heads;
     const struct {
         struct attn_tensor *to;
-        const char *file;
+        const char *tensor;
         bool is_kv;
-    } all[] = {{&g->in.q, "q.npy", false},     {&g->in.k, "k.npy", true},    {&g->in.v, "v.npy", true},
-               {&g->in.dout, "do.npy", false}, {&g->want.o, "o.npy", false}, {&g->want.dq, "dq.npy", false},
-               {&g->want.dk, "dk.npy", true},  {&g->want.dv, "dv.npy", true}};
+    } all[] = {{&g->in.q, "q", false},     {&g->in.k, "k", true},    {&g->in.v, "v", true},
+               {&g->in.dout, "do", false}, {&g->want.o, "o", false}, {&g->want.dq, "dq", false},
+               {&g->want.dk, "dk", true},  {&g->want.dv, "dv", true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        *all[i].to = golden_tensor(name, all[i].file, batch, all[i].is_kv ? hk : hq, all[i].is_kv ? kv_len : q_len, d,
-                                   heads_first);
+        *all[i].to = golden_tensor(name, all[i].tensor, batch, all[i].is_kv ? hk : hq, all[i].is_kv ? kv_len : q_len, d,
+                                   heads_first, i < 4);
     g->want.lse = golden_npy(name, "lse.npy", batch * hq * q_len);
     g->has_backward = true;
 }
@@ -226,22 +261,21 @@ static inline void golden_load_paged(const char *name, const char *json, struct 
 {
     struct attn_problem *p = &g->problem;
     int64_t k[16];
-    size_t bytes;
     p->batch = golden_list(json, "kv_lens", k);
     p->lengths = ATTN_CACHE;
     p->page_size = (int64_t)golden_number(json, "page_size");
     for (int64_t b = 0; b < p->batch; b++)
         p->kv_len = k[b] > p->kv_len ? k[b] : p->kv_len;
-    free(golden_file(name, "k_pages.npy", &bytes));
-    const int64_t page = p->page_size * p->kv_heads * p->head_dim;
-    p->pages = (int64_t)(bytes - 128) / (page * 4);
-    g->in.q = golden_tensor(name, "q.npy", p->batch, p->q_heads, p->q_len, p->head_dim, false);
-    g->want.o = golden_tensor(name, "o.npy", p->batch, p->q_heads, p->q_len, p->head_dim, false);
+    const int64_t table = p->batch * ((p->kv_len + p->page_size - 1) / p->page_size);
+    int32_t *pages = golden_array(name, "page_table.npy", "<i4", 4, table);
+    for (int64_t i = 0; i < table; i++)
+        p->pages = pages[i] >= p->pages ? pages[i] + 1 : p->pages;
+    g->in.page_table = pages;
+    g->in.q = golden_tensor(name, "q", p->batch, p->q_heads, p->q_len, p->head_dim, false, true);
+    g->want.o = golden_tensor(name, "o", p->batch, p->q_heads, p->q_len, p->head_dim, false, false);
     g->want.lse = golden_npy(name, "lse.npy", p->batch * p->q_heads * p->q_len);
-    g->in.k = golden_tensor(name, "k_pages.npy", p->pages, p->kv_heads, p->page_size, p->head_dim, false);
-    g->in.v = golden_tensor(name, "v_pages.npy", p->pages, p->kv_heads, p->page_size, p->head_dim, false);
-    const int64_t pages = (p->kv_len + p->page_size - 1) / p->page_size;
-    g->in.page_table = golden_array(name, "page_table.npy", "<i4", 4, p->batch * pages);
+    g->in.k = golden_tensor(name, "k_pages", p->pages, p->kv_heads, p->page_size, p->head_dim, false, true);
+    g->in.v = golden_tensor(name, "v_pages", p->pages, p->kv_heads, p->page_size, p->head_dim, false, true);
     g->in.seqused_k = golden_array(name, "seqused_k.npy", "<i4", 4, p->batch);
 }
 

@@ -117,6 +117,8 @@ static void page_begins_with_the_verdict(void **state)
         true);
     assert_in(text, "> **Measured by different commits of fabench: L0 ", true);
     assert_in(text, "They differ in fabench", false); /* not in a bullet too */
+    assert_in(text, "One board stands for a label here: a difference of a few per cent between labels", true);
+    assert_before(text, "One board stands for a label", "L1 is the fastest");
     assert_before(text, "L1 is the fastest", "Measured by different commits");
     assert_before(text, "Measured by different commits", "## Comparable?");
     assert_in(text, "(2 labels, 2 boards, 2 records)", true);
@@ -142,6 +144,39 @@ static void page_begins_with_the_verdict(void **state)
     free(text);
 }
 
+static void set_boards(int file, const char *board)
+{
+    for (int i = 0; i < files[file].count; i++)
+        snprintf(files[file].rows[i].board, sizeof files[file].rows[i].board, "%s", board);
+}
+
+/* One board is not a product; the page says so before it ranks. Two commits on one board may be compared. */
+static void what_may_not_be_concluded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *boards[3], *words;
+    } cases[] = {{{"0badcafe", "0badcafe", "0badcafe"}, NULL},
+                 {{"0badcafe", "1badcafe", "1badcafe"}, "One board stands for a label here: a difference"},
+                 {{"0badcafe", "1badcafe", "2badcafe"}, "One board stands for a label here: a difference"},
+                 {{"0badcafe", "", "1badcafe"}, "Which boards were measured is not recorded: a difference"}};
+    for (int f = 0; f < 3; f++)
+        add_set(f, "a", 100 + f);
+    labels[1].files[1] = 2;
+    labels[1].file_count = 2;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int f = 0; f < 3; f++)
+            set_boards(f, cases[i].boards[f]);
+        make(2, 3);
+        char *text = page_of(false);
+        if (cases[i].words)
+            assert_before(text, cases[i].words, "is the fastest");
+        else
+            assert_in(text, "says nothing about a product", false);
+        free(text);
+    }
+}
+
 static void small_figures_are_gflops(void **state)
 {
     (void)state;
@@ -162,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(page_contents, begin, finish),
         cmocka_unit_test_setup_teardown(page_begins_with_the_verdict, begin, finish),
+        cmocka_unit_test_setup_teardown(what_may_not_be_concluded, begin, finish),
         cmocka_unit_test_setup_teardown(small_figures_are_gflops, begin, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Makes the golden vectors: for each case (case.json) the results of attention in float64, stored as float32.
+
+    tests/golden/make.py                 writes o, lse, dq, dk, dv of every case
+    tests/golden/make.py --check         compares what is stored with what it computes; exit code 1 on a difference
+    tests/golden/make.py --against DIR   DIR has cases with their inputs (q.npy, k.npy, v.npy, do.npy) and the results of
+                                         another program: the formulas below, from these inputs, compared with them
+
+It has nothing in common with the program's own reference: plain loops of Python over the definition, no tiles, no running
+maximum. Inputs are not stored. Element i of a tensor is the sum of the three 21-bit fields of word i of SplitMix64, moved to mean 0
+and divided by 2^20, of which the 8 most significant bits are kept: close to normal, standard deviation 1, exact in bf16.
+Q and K are multiplied by `qk_factor` of the case (1). The stream's seed is the 64-bit FNV-1a hash of "<case>/<tensor>"
+(tests/unit/reference/golden.h does the same). Arrays of lengths, pages and block masks are stored. Needs Python 3 and
+nothing beside it.
+
+On 2026-11-27 --against said, of 17 cases with other inputs and results in float64 by PyTorch: largest difference 5e-8.
+"""
+
+import array
+import json
+import math
+import operator
+import os
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORD = (1 << 64) - 1
+TOLERANCE = 1e-6  # of a stored fp32 value, relative to the largest one of its tensor
+
+
+def inputs(name, count, factor):
+    """The elements of a tensor by its name, "<case>/<tensor>"."""
+    state = 0xCBF29CE484222325
+    for byte in name.encode():
+        state = (state ^ byte) * 0x100000001B3 & WORD
+    values, field = [], (1 << 21) - 1
+    for _ in range(count):
+        state = state + 0x9E3779B97F4A7C15 & WORD
+        z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & WORD
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & WORD
+        z ^= z >> 31
+        total = 2 * ((z & field) + (z >> 21 & field) + (z >> 42 & field)) - 3 * field
+        size = abs(total)
+        dropped = max(size.bit_length() - 8, 0)
+        values.append(math.copysign((size >> dropped << dropped) * factor / 2**21, total))
+    return values
+
+
+def read_npy(path):
+    """The elements of a .npy file of version 1.0 in C order."""
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data[:8] == b"\x93NUMPY\x01\x00", path
+    begin = 10 + struct.unpack("<H", data[8:10])[0]
+    kind = next(code for word, code in (("'<f4'", "f"), ("'<i4'", "i"), ("'|u1'", "B")) if word.encode() in data[:begin])
+    values = array.array(kind)
+    values.frombytes(data[begin:])
+    return values
+
+
+def write_npy(path, shape, values):
+    header = str({"descr": "<f4", "fortran_order": False, "shape": tuple(shape)}).encode()
+    header += b" " * (-(10 + len(header) + 1) % 64) + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+        file.write(array.array("f", values).tobytes())
+
+
+def dot(x, y):
+    return sum(map(operator.mul, x, y))
+
+
+def attend(case, q, k, v, dout, hidden):
+    """One head of one sequence: lists of rows -> o, lse, dq, dk, dv. dout None: forward only. hidden(row, key): beside the
+    mask of the case."""
+    scale, softcap, shift = case["scale"], case.get("softcap", 0), len(k) - len(q)
+    left, right = case.get("window_left", -1), case.get("window_right", -1)
+    d = len(q[0]) if q else 0
+    o, lse, dq = [], [], []
+    dk, dv = [[0.0] * d for _ in k], [[0.0] * d for _ in k]
+    for i, row in enumerate(q):
+        at = i + shift
+        keys = [j for j in range(len(k)) if (not case["causal"] or j <= at) and (left < 0 or j >= at - left)
+                and (right < 0 or j <= at + right) and not hidden(i, j)]
+        s = [scale * dot(row, k[j]) for j in keys]
+        slope = [1.0] * len(s)
+        if softcap:
+            tanh = [math.tanh(x / softcap) for x in s]
+            s, slope = [softcap * x for x in tanh], [1 - x * x for x in tanh]
+        top = max(s, default=0.0)
+        e = [math.exp(x - top) for x in s]
+        total = math.fsum(e)
+        p = [x / total for x in e]
+        o.append([dot(p, [v[j][c] for j in keys]) for c in range(d)])
+        lse.append(top + math.log(total) if keys else -math.inf)
+        if dout is None:
+            continue
+        delta = dot(dout[i], o[i])
+        ds = [x * (dot(dout[i], v[j]) - delta) * y * scale for x, y, j in zip(p, slope, keys)]
+        dq.append([dot(ds, [k[j][c] for j in keys]) for c in range(d)])
+        for x, y, j in zip(p, ds, keys):
+            dv[j] = [old + x * new for old, new in zip(dv[j], dout[i])]
+            dk[j] = [old + y * new for old, new in zip(dk[j], row)]
+    return o, lse, dq, dk, dv
+
+
+class Rows:
+    """A tensor as rows by (sequence, head, row); `offset` gives the first element of one."""
+
+    def __init__(self, values, offset, width):
+        self.values, self.offset, self.width = values, offset, width
+
+    def get(self, b, h, count):
+        return [self.values[at:at + self.width] for at in (self.offset(b, h, i) for i in range(count))]
+
+    def add(self, b, h, rows):
+        for i, row in enumerate(rows):
+            at = self.offset(b, h, i)
+            self.values[at:at + self.width] = [x + y for x, y in zip(self.values[at:at + self.width], row)]
+
+
+def geometry(case, folder):
+    """q_lens, kv_lens and, for rows, keys and LSE, the shape and the offset of a row of head_dim elements (LSE: of one)."""
+    hq, hk, d = case["q_heads"], case["kv_heads"], case["head_dim"]
+    kind = case.get("kind", "dense")
+    if kind == "dense":
+        b, nq, nk = case["batch"], case["q_len"], case["kv_len"]
+        return ([nq] * b, [nk] * b, ((b, hq, nq, d), lambda s, h, i: ((s * hq + h) * nq + i) * d),
+                ((b, hk, nk, d), lambda s, h, i: ((s * hk + h) * nk + i) * d),
+                ((b, hq, nq), lambda s, h, i: (s * hq + h) * nq + i))
+    if kind == "varlen":
+        q_lens, kv_lens = case["q_lens"], case["kv_lens"]
+        total_q, total_k = sum(q_lens), sum(kv_lens)
+        at_q, at_k = ([sum(lens[:s]) for s in range(len(lens))] for lens in (q_lens, kv_lens))
+        return (q_lens, kv_lens, ((total_q, hq, d), lambda s, h, i: ((at_q[s] + i) * hq + h) * d),
+                ((total_k, hk, d), lambda s, h, i: ((at_k[s] + i) * hk + h) * d),
+                ((hq, total_q), lambda s, h, i: h * total_q + at_q[s] + i))
+    kv_lens, page, nq = case["kv_lens"], case["page_size"], case["q_len"]
+    table = read_npy(os.path.join(folder, "page_table.npy"))
+    pages, b = -(-max(kv_lens) // page), len(kv_lens)
+    return ([nq] * b, kv_lens, ((b, nq, hq, d), lambda s, h, i: ((s * nq + i) * hq + h) * d),
+            ((max(table) + 1, page, hk, d),
+             lambda s, h, j: ((table[s * pages + j // page] * page + j % page) * hk + h) * d),
+            ((b, hq, nq), lambda s, h, i: (s * hq + h) * nq + i))
+
+
+def compute(name, case, folder, stored_inputs):
+    """{file: (shape, values)} of the results."""
+    q_lens, kv_lens, (q_shape, q_at), (k_shape, k_at), (lse_shape, lse_at) = geometry(case, folder)
+    d, group, is_paged = case["head_dim"], case["q_heads"] // case["kv_heads"], case.get("kind") == "paged"
+
+    def tensor(file, shape, at):
+        path = os.path.join(folder, file + ".npy")
+        factor = case.get("qk_factor", 1) if file[0] in "qk" else 1
+        values = read_npy(path).tolist() if stored_inputs else inputs(f"{name}/{file}", math.prod(shape), factor)
+        return Rows(values, at, d)
+    q, k, v = tensor("q", q_shape, q_at), *(tensor(x + "_pages" * is_paged, k_shape, k_at) for x in "kv")
+    dout = None if is_paged else tensor("do", q_shape, q_at)
+    o, dq = (Rows([0.0] * math.prod(q_shape), q_at, d) for _ in range(2))
+    dk, dv = (Rows([0.0] * math.prod(k_shape), k_at, d) for _ in range(2))
+    lse = Rows([0.0] * math.prod(lse_shape), lse_at, 1)
+    mask, block = None, case.get("block_rows", 0)
+    if block:
+        mask = read_npy(os.path.join(folder, "block_mask.npy"))
+    for b, (nq, nk) in enumerate(zip(q_lens, kv_lens)):
+        for h in range(case["q_heads"]):
+            columns, rows = -(-nk // block) if block else 0, -(-nq // block) if block else 0
+
+            def hidden(i, j):
+                return mask is not None and not mask[(h * rows + i // block) * columns + j // block]
+            got = attend(case, q.get(b, h, nq), k.get(b, h // group, nk), v.get(b, h // group, nk),
+                         dout and dout.get(b, h, nq), hidden)
+            o.add(b, h, got[0])
+            lse.add(b, h, [[x] for x in got[1]])
+            if dout:
+                dq.add(b, h, got[2])
+                dk.add(b, h // group, got[3])
+                dv.add(b, h // group, got[4])
+    results = {"o": (q_shape, o.values), "lse": (lse_shape, lse.values)}
+    if dout:
+        results.update(dq=(q_shape, dq.values), dk=(k_shape, dk.values), dv=(k_shape, dv.values))
+    return results
+
+
+def difference(got, want):
+    """The largest one, relative to the largest finite value."""
+    assert len(got) == len(want), "another number of elements"
+    largest = max((abs(x) for x in want if math.isfinite(x)), default=1.0) or 1.0
+    return max((0.0 if x == y else abs(x - y) / largest for x, y in zip(got, want)), default=0.0)
+
+
+def main():
+    argument = sys.argv[1] if len(sys.argv) > 1 else ""
+    against = sys.argv[2] if argument == "--against" and len(sys.argv) == 3 else None
+    if argument not in ("", "--check") and not against or len(sys.argv) > 2 and not against:
+        print(__doc__, end="")
+        return 2
+    root, worst = against or HERE, 0.0
+    for name in sorted(os.listdir(root)):
+        folder = os.path.join(root, name)
+        if not os.path.exists(os.path.join(folder, "case.json")):
+            continue
+        with open(os.path.join(folder, "case.json"), encoding="utf-8") as file:
+            case = json.load(file)
+        for file, (shape, values) in compute(name, case, folder, bool(against)).items():
+            path = os.path.join(folder, file + ".npy")
+            if argument:
+                off = difference(values, read_npy(path))
+                worst = max(worst, off)
+                if off > TOLERANCE:
+                    print(f"{path}: differs by {off:.3g} of its largest value")
+            else:
+                write_npy(path, shape, values)
+    if argument:
+        print(f"largest difference {worst:.3g}, allowed {TOLERANCE:g}")
+    return 1 if worst > TOLERANCE else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""How much the files weigh that git has of this checkout: all of them, and the golden vectors; and whether a page names each
+of the results.
+
+    tests/rooms/weight.py CHECKOUT
+
+Exit code 1 when a limit is exceeded or a result is on no page, 77 where there is no git or no repository.
+"""
+
+import os
+import subprocess
+import sys
+
+LIMITS = {"": 9_000_000, "tests/golden/": 2_000_000}  # bytes below a folder
+HEAVIEST = 8  # files that are shown when a limit is exceeded
+
+
+def files_of(checkout):
+    """{path: bytes} of the files that git has, as they lie in the checkout."""
+    done = subprocess.run(["git", "-C", checkout, "ls-files", "-z"], capture_output=True, text=True, check=True)
+    paths = [path for path in done.stdout.split("\0") if path]
+    return {path: os.lstat(os.path.join(checkout, path)).st_size for path in paths
+            if os.path.lexists(os.path.join(checkout, path))}
+
+
+def too_heavy(files):
+    """Sentences."""
+    for folder, limit in LIMITS.items():
+        inside = {path: size for path, size in files.items() if path.startswith(folder)}
+        total = sum(inside.values())
+        print(f"{folder or 'all files'}: {total / 1e6:.2f} MB of {limit / 1e6:.0f} MB")
+        if total > limit:
+            heaviest = sorted(inside, key=inside.get, reverse=True)[:HEAVIEST]
+            yield (f"{folder or 'the checkout'}: {total} bytes, above {limit}; the largest files: " +
+                   ", ".join(f"{path} ({inside[path]})" for path in heaviest))
+
+
+def named_nowhere(checkout, files):
+    """Records and tables in results/ whose name is on no page."""
+    text = ""
+    for path in files:
+        if path.endswith((".md", ".py", ".sh")) and path != "results/README.md":
+            with open(os.path.join(checkout, path), encoding="utf-8") as file:
+                text += file.read()
+    for path in files:
+        if path.startswith("results/") and not path.endswith("README.md") and os.path.basename(path) not in text:
+            yield f"{path}: no page names it"
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, end="")
+        return 2
+    try:
+        files = files_of(sys.argv[1])
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"skipped: {error}")
+        return 77
+    wrong = list(too_heavy(files)) + list(named_nowhere(sys.argv[1], files))
+    for sentence in wrong:
+        print(sentence)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
