@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Puts the records of finished runs under results/ and renews what is made of them: README.md's table and results/report/:
+# Puts the records of finished runs under results/ and renews what is made of them, README.md's table and
+# results/report/:
 #
 #   scripts/publish.sh [--what NAME] DIR...
 #
 # DIR is what a run wrote (run.jsonl, or run.jsonl.xz). The record becomes
-# results/<device>/<utcdate>-<commit>-<what>.jsonl in the form of scripts/published_record.py. <what> is the preset unless
-# --what says otherwise. An older record of the same device and kind is removed: git history keeps it.
+# results/<device>/<utcdate>-<commit>-<what>.jsonl in the form of scripts/published_record.py. <what> is the preset
+# unless --what says otherwise. An older record of the same device and kind is removed: git history keeps it.
 #
 # Refused: a record that is synthetic, cut, without a commit, older than the published one, or with a row that failed,
 # was not checked, or ended in an error or a timeout. Nothing is published unless every record passes. FABENCH names the

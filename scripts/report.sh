@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Renews results/report/ from the published records: each device is a label, with the newest record of each kind
-# (results/<device>/<date>-<commit>-<what>.jsonl). What is kept is the page in Markdown, its table as CSV and, as SVG, the
-# charts of speed; those of memory and of speed over naive are drawn by `fabench report`.
+# (results/<device>/<date>-<commit>-<what>.jsonl). What is kept is the page in Markdown, its table as CSV and, as SVG,
+# the charts of speed; those of memory and of speed over naive are drawn by `fabench report`.
 #
 #   scripts/report.sh
 #

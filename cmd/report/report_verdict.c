@@ -250,8 +250,8 @@ static void add_checks(const struct report *r, struct text *text)
     text_add(text, ".");
 }
 
-/* What may not be concluded, because one board stands for a product or the records do not say how many do. Nothing where
- * all labels are of one board: then they differ in something else. */
+/* What may not be concluded, because one board stands for a product or the records do not say how many do. Nothing
+ * where all labels are of one board: then they differ in something else. */
 static void add_limits(const struct report *r, struct text *text)
 {
     bool has_unknown = false, has_single = false;

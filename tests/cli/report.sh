@@ -228,7 +228,8 @@ expect "the other device's" test "$label" = SOME-GPU
 expect "without the CPU's" sh -c "! grep -q CPU published/report/report.csv"
 expect "the newest of the two" grep -q '^| records.*20260102-0123456789-paper.jsonl' published/report/report.md
 expect "no chart that is not there" sh -c "! grep -q '](memory' published/report/report.md"
-expect "its charts" test "$(grep -c '^!\[tflops' published/report/report.md)" = "$(find published/report -name 'tflops*.svg' | wc -l)"
+charts=$(find published/report -name 'tflops*.svg' | wc -l)
+expect "its charts" test "$(grep -c '^!\[tflops' published/report/report.md)" = "$charts"
 expect "nothing but page, table and charts of speed" test -z \
     "$(find published/report -type f ! -name 'report.*' ! -name 'tflops-*.svg' ! -name 'sustained-*.svg')"
 expect "the page in Markdown alone" test ! -e published/report/report.html

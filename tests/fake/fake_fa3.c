@@ -1,6 +1,6 @@
 /* A stand-in for FlashAttention-3's library, for tests/unit/peers: writes down how it was called, as text, and asks its
- * caller what the real one asks. Compiled with the build ID of the real one (fake_fa3) and with another (fake_fa3_other);
- * with FAKE_MAJOR it speaks another version of the interface. */
+ * caller what the real one asks. Compiled with the build ID of the real one (fake_fa3) and with another
+ * (fake_fa3_other); with FAKE_MAJOR it speaks another version of the interface. */
 #include <stdio.h>
 #include <string.h>
 

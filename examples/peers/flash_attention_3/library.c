@@ -22,7 +22,10 @@ static const char *const function_names[FA3_FUNCTIONS] = {"dew_flash3_mha_fwd", 
 static ffi_handler *functions[FA3_FUNCTIONS];
 static char trouble[sizeof((struct attn_message *)0)->text];
 
-#define SIZED(object) {sizeof(object), NULL}
+#define SIZED(object)                                                                                                  \
+    {                                                                                                                  \
+        sizeof(object), NULL                                                                                           \
+    }
 
 /* ---- what a function asks back ---- */
 
@@ -143,10 +146,9 @@ static bool is_known_build(void *library)
     const ElfW(Phdr) *segments = (const void *)(base + header->e_phoff);
     for (int i = 0; i < header->e_phnum; i++) {
         size_t length = 0;
-        const unsigned char *id =
-            segments[i].p_type == PT_NOTE
-                ? id_among_notes(base + segments[i].p_vaddr, segments[i].p_memsz, &length)
-                : NULL;
+        const unsigned char *id = segments[i].p_type == PT_NOTE
+                                      ? id_among_notes(base + segments[i].p_vaddr, segments[i].p_memsz, &length)
+                                      : NULL;
         if (id)
             return length == sizeof build_id && memcmp(id, build_id, sizeof build_id) == 0;
     }
@@ -248,8 +250,7 @@ void fa3_add_buffer(struct fa3_list *list, enum ffi_type type, const void *data,
 {
     const int i = list->count++;
     memcpy(list->dims[i], dims, (size_t)rank * sizeof dims[0]);
-    list->buffers[i] =
-        (struct ffi_buffer){SIZED(struct ffi_buffer), (int32_t)type, (void *)data, rank, list->dims[i]};
+    list->buffers[i] = (struct ffi_buffer){SIZED(struct ffi_buffer), (int32_t)type, (void *)data, rank, list->dims[i]};
     list->kinds[i] = FFI_BUFFER;
     list->items[i] = &list->buffers[i];
 }

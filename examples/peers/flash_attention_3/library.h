@@ -1,4 +1,4 @@
-/* FlashAttention-3 of the wheel dew-flash-attn-cu13: its library is found and loaded, and one of its functions called. */
+/* FlashAttention-3 of the wheel dew-flash-attn-cu13: finds and loads its library, and calls one of its functions. */
 #ifndef FABENCH_FA3_LIBRARY_H
 #define FABENCH_FA3_LIBRARY_H
 

@@ -178,8 +178,8 @@ static bool is_contiguous(const struct attn_problem *p, const struct attn_tensor
 
 static bool are_contiguous(const struct attn_problem *p, const struct attn_tensors *t)
 {
-    const struct attn_tensor *const of_rows[] = {&t->q, &t->o, &t->dout, &t->dq},
-                                    *const of_keys[] = {&t->k, &t->v, &t->dk, &t->dv};
+    const struct attn_tensor *const of_rows[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_keys[] = {&t->k, &t->v,
+                                                                                                      &t->dk, &t->dv};
     for (int i = 0; i < 4; i++)
         if ((of_rows[i]->data && !is_contiguous(p, of_rows[i], false)) ||
             (of_keys[i]->data && !is_contiguous(p, of_keys[i], true)))
@@ -196,9 +196,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (run->workspace_bytes < workspace_bytes(request))
         return refuse(why, "was given less workspace than it asked for");
 
-    struct fa3_call call = {.stream = run->stream,
-                            .ordinal = request->device->ordinal,
-                            .scratch = {run->workspace, run->workspace_bytes}};
+    struct fa3_call call = {
+        .stream = run->stream, .ordinal = request->device->ordinal, .scratch = {run->workspace, run->workspace_bytes}};
     add_arguments(&call.arguments, request, t);
     add_results(&call.results, request, t, &call.scratch);
 

@@ -257,8 +257,10 @@ static void mean_lengths(void **state)
 int main(void)
 {
     const struct CMUnitTest of_overlay[] = {
-        cmocka_unit_test(good_files),         cmocka_unit_test(bad_files),
-        cmocka_unit_test(long_lines),         cmocka_unit_test(stands_beside_its_problem),
+        cmocka_unit_test(good_files),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(long_lines),
+        cmocka_unit_test(stands_beside_its_problem),
     };
     const struct CMUnitTest of_chart_axis[] = {
         cmocka_unit_test(windows),

@@ -1,5 +1,6 @@
-/* The plugin of examples/peers/flash_attention_3, with a stand-in for the library: what it refuses in words, how it calls
- * the library's functions, and what it says of a library that is absent, another build or of another interface. */
+/* The plugin of examples/peers/flash_attention_3, with a stand-in for the library: what it refuses in words, how it
+ * calls the library's functions, and what it says of a library that is absent, another build or of another interface.
+ */
 #include "tests/unit/unit_help.h"
 
 #include <dlfcn.h>
@@ -112,7 +113,7 @@ static void refuses_in_words(void **state)
     REFUSED((request.mode = ATTN_BWD, request.deterministic = true), "not deterministic");
     REFUSED((request.mode = ATTN_BWD, p.batch = 65536), "up to 65535");
     REFUSED((request.mode = ATTN_BWD, p.q_heads = 65536), "up to 65535");
-    REFUSED(p.batch = 65536, "accepted");            /* forward */
+    REFUSED(p.batch = 65536, "accepted");              /* forward */
     REFUSED(request.deterministic = true, "accepted"); /* forward: always is */
     for (int i = 0; i < 4; i++)
         REFUSED(p.head_dim = 64 * (i + 1), "accepted");
@@ -257,8 +258,16 @@ static void workspace_has_room(void **state)
 {
     (void)state;
     request.mode = ATTN_BWD;
-    p = (struct attn_problem){.batch = 4, .q_heads = 16, .kv_heads = 16, .q_len = 4096, .kv_len = 4096,
-                              .head_dim = 128, .dtype = ATTN_BF16, .window_left = -1, .window_right = -1, .scale = 1};
+    p = (struct attn_problem){.batch = 4,
+                              .q_heads = 16,
+                              .kv_heads = 16,
+                              .q_len = 4096,
+                              .kv_len = 4096,
+                              .head_dim = 128,
+                              .dtype = ATTN_BF16,
+                              .window_left = -1,
+                              .window_right = -1,
+                              .scale = 1};
     const size_t accumulator = (size_t)4 * 16 * 4160 * 128 * 4; /* 52 tiles of 80 rows */
     const size_t rows = (size_t)16 * (4 * 4096 + 5 * 128) * 4;
     assert_true(fa3->workspace_bytes(&request) >= accumulator + 2 * rows);

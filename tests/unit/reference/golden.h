@@ -1,6 +1,6 @@
 /* The golden vectors for tests that run from the root of the repository: tests/golden/<case>/case.json and one .npy per
- * result, computed in float64 by tests/golden/make.py and stored as float32; inputs are made here as they are there. The
- * reader knows just what those files are: version 1.0, C order. Every deviation fails the test. */
+ * result, computed in float64 by tests/golden/make.py and stored as float32; inputs are made here as they are there.
+ * The reader knows just what those files are: version 1.0, C order. Every deviation fails the test. */
 #ifndef FABENCH_TEST_GOLDEN_H
 #define FABENCH_TEST_GOLDEN_H
 
