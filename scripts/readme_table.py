@@ -3,30 +3,36 @@
 
     scripts/readme_table.py [--check] [--readme FILE] [RECORD.jsonl ...]
 
-Without records: all of results/h200/*.jsonl. The figures of an implementation in a line come from one record: of those with
-the most of its lengths, the newest. The table goes between the lines `<!-- results:begin -->` and `<!-- results:end -->`;
-with --check nothing is written and the exit code is 1 when README.md says something else. Needs Python 3 and nothing
-beside it.
+Without records: all of results/h200/*.jsonl. The table and the three sentences below it go between the lines
+`<!-- results:begin -->` and `<!-- results:end -->`. With --check nothing is written and the exit code is 1 when README.md
+says something else there, or has a figure elsewhere (one with a decimal point, a per cent, TFLOPS, or times). Needs Python
+3 and nothing beside it.
 
-One line per direction, mask and head_dim, bf16, in the default convention (16384 tokens, heads x head_dim = 2048, cold
-L2, normal inputs): TFLOPS of the fastest of our fused implementations that passed its check, its share of the GEMM
-ceiling and its speed over cudnn and, where it ran beside, over fa3 from the same rounds, and the largest share of an error
-bound that it used at any length. Sustained figures come from the newest record that has them.
+One line for each direction, mask and head_dim, at 16k tokens in bf16 in the default convention (16384 tokens, heads x
+head_dim = 2048, cold L2, normal inputs), of the fastest of our fused implementations that passed its check there. Burst
+figures, % GEMM and speeds over FlashAttention-3 (fa3) and cuDNN are of one record: of those with the most lengths, the
+newest. Sustained figures and joules are of the newest record that has them. A column that no record has is left out.
 """
 
 import argparse
 import glob
 import json
+import math
 import os
+import re
+import statistics
 import sys
+import textwrap
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 SCHEMA = 1
-DTYPE = "bf16"
-LENGTHS = (1024, 4096, 16384)
-LONGEST = LENGTHS[-1]
-PEERS = ("cudnn", "fa3")
+DTYPES = ("bf16", "fp16")
+TABLE_DTYPE, TABLE_LENGTH = "bf16", 16384
+PEERS = {"fa3": "FA3", "cudnn": "cuDNN"}
 TOKENS, HIDDEN = 16384, 2048
+LINE = ("mode", "causal", "head_dim")
+FIGURE = re.compile(r"\d+\.\d+(?: times)?|\d+ ?%|\d+ (?:TFLOPS|times)")
+NO_RESULT = {"12.4", "9.19", "2.5 times", "95 %"}  # versions, a definition, an interval
 
 
 class Refused(Exception):
@@ -63,17 +69,17 @@ def read_rows(path):
     return rows
 
 
-def is_ours(row):
-    """True for a checked row of one of our fused implementations on a problem of the table."""
+def is_of_convention(row):
+    """True for a checked row on a problem of the table's convention."""
     return (
         row.get("status") == "ok"
         and row.get("check") == "pass"
-        and row.get("impl", "").startswith("fused")
-        and row.get("dtype") == DTYPE
+        and row.get("dtype") in DTYPES
         and row.get("q_len") == row.get("kv_len")
         and row.get("q_heads") == row.get("kv_heads")
         and row.get("batch", 0) * row.get("q_len", 0) == TOKENS
         and row.get("q_heads", 0) * row.get("head_dim", 0) == HIDDEN
+        and row.get("layout") == "bshd"
         and row.get("dist") == "normal"
         and row.get("logit_std") is None
         and row.get("l2") == "cold"
@@ -83,124 +89,176 @@ def is_ours(row):
     )
 
 
-def rows_of_newest_record(rows):
-    """Of each (mode, causal, head_dim, impl, layout) the rows of one file: of those with the most of LENGTHS, the newest. A case
-    that is in a file more than once counts as it was last."""
-    lines = {}
-    for row in sorted(rows, key=lambda row: row.get("time_utc", "")):
-        files = lines.setdefault(tuple(row.get(name) for name in ("mode", "causal", "head_dim", "impl", "layout")), {})
-        files.setdefault(row["file"], {})[row["q_len"]] = row
-    chosen = []
-    for files in lines.values():
-        chosen += max(files.values(), key=lambda cases: (len(cases.keys() & set(LENGTHS)),
-                                                         max(row.get("time_utc", "") for row in cases.values()))).values()
-    return chosen
+def is_ours(row):
+    return row.get("impl", "").startswith("fused")
 
 
-def fastest(rows):
-    """{(mode, causal, head_dim): {q_len: the fastest row}}"""
-    table = {}
+def last_measured(rows):
+    """A case that is in a file more than once counts as it was last: {file: {(dtype, line, q_len, impl): row}}."""
+    files = {}
     for row in rows:
-        line = table.setdefault((row["mode"], row["causal"], row["head_dim"]), {})
-        if row["q_len"] not in line or row["tflops"] > line[row["q_len"]]["tflops"]:
-            line[row["q_len"]] = row
-    return table
+        key = (row["dtype"], tuple(row[name] for name in LINE), row["q_len"], row["impl"])
+        files.setdefault(row["file"], {})[key] = row
+    return files
 
 
-def number(row, name, form):
-    return form.format(row[name]) if row is not None and row.get(name) is not None else ""
+def newest(cases):
+    return max(row.get("time_utc", "") for row in cases.values())
+
+
+def burst_record(files, dtype):
+    """The cases of the file for burst figures of this type: of those with the most lengths, the newest."""
+    with_it = []
+    for cases in files.values():
+        ours = {key: row for key, row in cases.items() if key[0] == dtype and is_ours(row)}
+        if ours:
+            with_it.append((len({key[2] for key in ours}), newest(cases), cases))
+    return max(with_it, key=lambda entry: entry[:2])[2] if with_it else {}
+
+
+def fastest(cases, dtype, line, q_len):
+    ours = [row for key, row in cases.items() if key[:3] == (dtype, line, q_len) and is_ours(row)]
+    return max(ours, key=lambda row: row["tflops"]) if ours else None
+
+
+def sustained_rows(files, burst):
+    """Our row and FlashAttention-3's with sustained figures for the problem of a burst row, of the newest file; None, None."""
+    found = []
+    for cases in files.values():
+        key = (burst["dtype"], tuple(burst[name] for name in LINE), burst["q_len"])
+        row = cases.get((*key, burst["impl"]))
+        if row and row.get("tflops_sustained") is not None:
+            found.append((newest(cases), row, cases.get((*key, "fa3"))))
+    return max(found, key=lambda entry: entry[0])[1:] if found else (None, None)
 
 
 def speed_over(row, impl):
     """The row's speed over another implementation of the same rounds; None where the record does not have it."""
-    words = dict(word.split("=") for word in (row or {}).get("speedups", "").split())
+    words = dict(word.split("=") for word in row.get("speedups", "").split())
     if impl in words:
         return float(words[impl])
-    return row.get("speedup_vs_peer") if row is not None and row.get("peer") == impl else None
+    return row.get("speedup_vs_peer") if row.get("peer") == impl else None
 
 
-def newest_sustained(rows, line):
-    """The newest sustained TFLOPS at LONGEST of the implementation in this line, from whatever record has it."""
-    known = [row for row in rows if row["impl"] == line["impl"] and row["q_len"] == LONGEST
-             and all(row.get(name) == line.get(name) for name in ("mode", "causal", "head_dim", "layout"))
-             and row.get("tflops_sustained") is not None]
-    return max(known, key=lambda row: row.get("time_utc", "")) if known else None
+def joules_over(ours, theirs):
+    if not ours or not theirs or not ours.get("energy_j") or not theirs.get("energy_j"):
+        return None
+    return ours["energy_j"] / theirs["energy_j"]
 
 
-def together(rows, name):
+def table_lines(cases, files):
+    """One dict for each line of the table: its name, and its figures as numbers or None."""
+    lines = sorted({key[1] for key in cases if key[0] == TABLE_DTYPE}, key=lambda line: (line[0] != "fwd", *line[1:]))
+    for line in lines:
+        row = fastest(cases, TABLE_DTYPE, line, TABLE_LENGTH)
+        if row is None:
+            continue
+        sustained, peers_sustained = sustained_rows(files, row)
+        errors = [other.get("err_used") for key, other in cases.items()
+                  if key[0] == TABLE_DTYPE and key[1] == line and other["impl"] == row["impl"]]
+        errors = [error for error in errors if error is not None]
+        yield {
+            "rows": [row] + [sustained] * bool(sustained),
+            "name": f"{line[0]} {'causal' if line[1] else 'full'} d{line[2]}",
+            "burst TFLOPS": ("{:.0f}", row["tflops"]),
+            "sustained TFLOPS": ("{:.0f}", sustained and sustained["tflops_sustained"]),
+            "% GEMM": ("{:.0f}", row.get("pct_of_gemm")),
+            "x FA3": ("{:.2f}", speed_over(row, "fa3")),
+            "x cuDNN": ("{:.2f}", speed_over(row, "cudnn")),
+            "joules x FA3": ("{:.2f}", joules_over(sustained, peers_sustained)),
+            "error / bound": ("{:.2f}", max(errors, default=None)),
+        }
+
+
+def over_all_lengths(files):
+    """"1.14 x FA3 (least 1.04) in bf16": the speeds over the peers at every length, as geometric means."""
+    texts = []
+    for impl, name in PEERS.items():
+        for dtype in DTYPES:
+            cases = burst_record(files, dtype)
+            best = [fastest(cases, *point) for point in sorted({key[:3] for key in cases if key[0] == dtype})]
+            ratios = [speed_over(row, impl) for row in best if row]
+            ratios = [ratio for ratio in ratios if ratio]
+            if ratios:
+                mean = math.exp(statistics.fmean(map(math.log, ratios)))
+                texts.append(f"{mean:.2f} x {name} in {dtype} (least {min(ratios):.2f} of {len(ratios)} points)")
+    return texts
+
+
+def joined(rows, column):
     """The values of a column, newest first, as one text."""
     rows = sorted(rows, key=lambda row: row.get("time_utc", ""), reverse=True)
-    return ", ".join(dict.fromkeys(str(row[name]) for row in rows if row.get(name)))
+    return ", ".join(dict.fromkeys(str(row[column]) for row in rows if row.get(column)))
 
 
-def sustained_words(sustained):
-    """Where the column of sustained figures comes from."""
-    rows = [row for row in sustained.values() if row]
-    if not rows:
-        return ""
-    seconds = sorted({round(row["sustain_s"]) for row in rows if row.get("sustain_s")})
-    files = ", ".join(f"`{path}`" for path in sorted({row["file"] for row in rows}))
-    length = f" of {' or '.join(map(str, seconds))} s" if seconds else ""
-    return f"; sustained: over load{length}, from {files} at commit {together(rows, 'commit')}"
+def sentences(lines, files):
+    used = [row for line in lines for row in line["rows"]]
+    lengths = sorted({key[2] for key in burst_record(files, TABLE_DTYPE)})
+    seconds = sorted({round(row["sustain_s"]) for row in used if row.get("sustain_s")})
+    means = over_all_lengths(files)
+    joules = " and joules below 1 less" if any(line["joules x FA3"][1] for line in lines) else ""
+    first = (f"Speeds above 1 are faster{joules} than those of the other in the same rounds" +
+             (f"; in geometric means over {lengths[0] // 1024}k to {lengths[-1] // 1024}k, forward and backward, it is " +
+              ", ".join(means) if means else "") + ".")
+    load = f", sustained ones of {' or '.join(map(str, seconds))} s of load each" if seconds else ""
+    second = (f"Burst figures are of short launches{load}; % GEMM is the share of what cuBLAS reaches in the same rounds, "
+              "error / bound the largest share of an error bound that was used at any length, and every row passed its "
+              "check.")
+    versions = [joined(used, "device")] + [f"{label} {joined(used, column)}" for label, column in
+                                           (("driver", "driver"), ("CUDA", "cuda"), ("cuDNN", "cudnn")) if
+                                           joined(used, column)]
+    records = [f"[{path.rsplit('-', 1)[-1].removesuffix('.jsonl')}]({path}) of commit "
+               f"{joined([row for row in used if row['file'] == path], 'commit')}"
+               for path in sorted({row["file"] for row in used}, reverse=True)]
+    third = (f"{', '.join(versions)}; {joined(used, 'impl')}; {TOKENS} tokens, heads x head_dim = {HIDDEN}, cold L2, inputs "
+             f"N(0,1); records: {', '.join(records)}.")
+    return [first, second, third]
 
 
 def render(rows):
-    rows = [row for row in rows if is_ours(row)]
-    if not rows:
-        raise Refused(f"no checked fused {DTYPE} row with {TOKENS} tokens and heads x head_dim = {HIDDEN}")
+    rows = [row for row in rows if is_of_convention(row)]
+    files = last_measured(rows)
+    lines = list(table_lines(burst_record(files, TABLE_DTYPE), files))
+    if not lines:
+        raise Refused(f"no checked fused {TABLE_DTYPE} row of {TABLE_LENGTH} tokens with heads x head_dim = {HIDDEN}")
     devices = sorted({row.get("device", "") for row in rows})
     if len(devices) != 1:
         raise Refused("records of more than one device: " + ", ".join(devices))
-    table = fastest(rows_of_newest_record(rows))
-    used = [row for line in table.values() for row in line.values()]
-    name = devices[0].removeprefix("NVIDIA ") if hasattr(str, "removeprefix") else devices[0]
-    peers = [peer for peer in PEERS if any(speed_over(row, peer) for row in used)]
-    sustained = {key: newest_sustained(rows, line[LONGEST]) if LONGEST in line else None for key, line in table.items()}
-    has_sustained = any(sustained.values())
-    at = f" at {LONGEST // 1024}k"
-    headings = [f"{n // 1024}k" for n in LENGTHS] + [f"sustained{at}"] * has_sustained
-    headings += [f"% GEMM{at}"] + [f"x {peer}{at}" for peer in peers] + ["error / bound"]
-    text = [f"| {name}, {DTYPE}, TFLOPS | " + " | ".join(headings) + " |", "|---|" + "---:|" * len(headings)]
-    for mode, causal, head_dim in sorted(table, key=lambda key: (key[0] != "fwd", key[1], key[2])):
-        line = table[mode, causal, head_dim]
-        longest = line.get(LONGEST)
-        errors = [row["err_used"] for row in line.values() if row.get("err_used") is not None]
-        cells = [f"{mode} {'causal' if causal else 'full'} d{head_dim}"]
-        cells += [number(line.get(n), "tflops", "{:.0f}") for n in LENGTHS]
-        cells += [number(sustained[mode, causal, head_dim], "tflops_sustained", "{:.0f}")] * has_sustained
-        cells += [number(longest, "pct_of_gemm", "{:.0f}")]
-        speeds = [speed_over(longest, peer) for peer in peers]
-        cells += [f"{speed:.2f}" if speed else "" for speed in speeds]
-        cells += [f"{max(errors):.2f}" if errors else ""]
-        text.append("| " + " | ".join(cells) + " |")
-    versions = [devices[0]]
-    for label, column in (("driver", "driver"), ("CUDA", "cuda"), ("cuDNN", "cudnn")):
-        if together(used, column):
-            versions.append(f"{label} {together(used, column)}")
-    measured = ", ".join(
-        f"{impl} at commit {together([row for row in used if row.get('impl') == impl], 'commit')}"
-        for impl in together(used, "impl").split(", ")
-    )
-    files = ", ".join(f"`{path}`" for path in sorted({row["file"] for row in used}))
-    dates = sorted(row.get("time_utc", "")[:10] for row in used)
-    text += [
-        "",
-        f"{', '.join(versions)}; {measured}, "
-        + (dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}")
-        + f". {TOKENS} tokens, heads x head_dim = {HIDDEN}, cold L2, inputs N(0,1), burst{sustained_words(sustained)}. Every figure is of a row "
-        "that passed its check; error / bound is the largest of all lengths. From " + files
-        + " by `scripts/readme_table.py`.",
-    ]
+    columns = [name for name in lines[0] if name not in ("rows", "name") and any(line[name][1] for line in lines)]
+    title = f"{devices[0].replace('NVIDIA ', '')}, {TABLE_DTYPE}, {TABLE_LENGTH // 1024}k"
+    text = [f"| {title} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for line in lines:
+        cells = [form.format(value) if value is not None else "" for form, value in (line[name] for name in columns)]
+        text.append("| " + " | ".join([line["name"]] + cells) + " |")
+    for sentence in sentences(lines, files):
+        text += ["", textwrap.fill(sentence, 120, break_long_words=False, break_on_hyphens=False)]
     return "\n".join(text)
 
 
-def replaced(readme, table):
-    """README's text with the table between the markers, which must be there once, in order."""
+def parts(readme):
+    """README's text before, between and behind the markers, which must be there once, in order."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1 or readme.index(BEGIN) > readme.index(END):
         raise Refused(f"README must hold {BEGIN} and, behind it, {END}, once each")
     head, rest = readme.split(BEGIN)
-    tail = rest.split(END)[1]
-    return f"{head}{BEGIN}\n{table}\n{END}{tail}"
+    table, tail = rest.split(END)
+    return head, table, tail
+
+
+def figures_elsewhere(head, tail):
+    """Figures that no record is behind. Commands and names in code are none."""
+    prose = re.sub(r"^    .*$|`[^`]*`|\]\([^)]*\)", "", head + tail, flags=re.MULTILINE)
+    return [figure for figure in FIGURE.findall(prose) if figure not in NO_RESULT]
+
+
+def check(path, before, after, elsewhere):
+    wrong = []
+    if before != after:
+        wrong.append(f"{path} is not up to date: run scripts/readme_table.py")
+    if elsewhere:
+        wrong.append(f"{path} has figures outside the table, which no record is behind: {', '.join(elsewhere)}")
+    for sentence in wrong:
+        print(f"readme_table: {sentence}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def main():
@@ -222,13 +280,11 @@ def main():
             rows += [dict(row, file=name) for row in read_rows(path)]
         with open(arguments.readme, encoding="utf-8") as file:
             before = file.read()
-        after = replaced(before, render(rows))
+        head, _, tail = parts(before)
+        after = f"{head}{BEGIN}\n{render(rows)}\n{END}{tail}"
         if arguments.check:
-            if before != after:
-                print(f"readme_table: {arguments.readme} is not up to date: run scripts/readme_table.py",
-                      file=sys.stderr)
-                return 1
-        elif before != after:
+            return check(arguments.readme, before, after, figures_elsewhere(head, tail))
+        if before != after:
             temporary = arguments.readme + ".new"
             with open(temporary, "w", encoding="utf-8") as file:
                 file.write(after)
