@@ -14,21 +14,23 @@
 #include "cmd/plan/plan.h"
 #include "cmd/record/record.h"
 
+/* The glossary: every word of the pages that is not the field's own, or that has one meaning here among several. */
 static const struct named_text terms[] = {
     {"problem", "what attention is asked to compute: shape, dtype, mask, scale"},
+    {"dense", "attention over all keys or under the causal mask, with equal lengths and none of the attributes beyond: "
+              "windows, packed lengths, dropout, softcap, block masks, caches, 8 bits"},
     {"implementation", "one way to compute it: naive, fused_sm90, cudnn, or one of a loaded library"},
     {"variant", "a tile configuration of an implementation, as fabench list shows it"},
-    {"case", "a problem in one direction with one implementation: one row of a record"},
-    {"record", "the JSONL file that a run leaves; everything else is made from it"},
-    {"reference", "what results are compared with: three passes in fp32 on CUDA, the oracle on the CPU"},
-    {"oracle", "the reference of the CPU, computed in float64"},
     {"naive", "the timed three-pass competitor: S and P stored in device memory in the I/O dtype"},
     {"fused", "a kernel that keeps S and P on the chip; as a name of --impl, the first of ours that takes the problem"},
-    {"peer",
-     "an implementation by others in the same process, as cudnn; the columns peer and speedup_vs_peer say which"},
-    {"baseline", "an earlier record that gate compares with"},
-    {"control",
-     "what both sides of ab measure alike, as cudnn; a change of it is one of the device, not of the kernel"},
+    {"peer", "an implementation by others in the same process, as cudnn or fa3; the columns peer and speedup_vs_peer "
+             "say which"},
+    {"case", "a problem in one direction with one implementation: one row of a record"},
+    {"key", "the name of a problem: its folder in --dump, and what --only takes"},
+    {"record", "the JSONL file that a run leaves; everything else is made from it"},
+    {"paper sweep",
+     "the 40 problems of --preset paper in one dtype: forward and backward, full and causal, head dims 64 "
+     "and 128, 1k to 16k; 16384 tokens, heads x head dim = 2048"},
     {"round", "one sample of every implementation of a problem and one of its ceiling, one after the other; ratios are "
               "computed within rounds, so that a change of clock or temperature affects both sides"},
     {"sample", "the time of one launch, measured with CUDA events, or with a monotonic clock on the CPU"},
@@ -47,14 +49,53 @@ static const struct named_text terms[] = {
     {"cold, hot", "whether the L2 cache is overwritten before each sample (cold) or left as it was (hot)"},
     {"+-95%", "half the width of the 95 % interval of the median, as a share of it, by order statistics"},
     {"noise", "how far samples differ: noise_pct, and --max-noise, the half-width at which sampling ends"},
+    {"geomean", "the geometric mean over the rows that both sides passed"},
+    {"reference", "what results are compared with: three passes in fp32 on CUDA, the oracle on the CPU"},
+    {"oracle", "the reference of the CPU, computed in float64"},
+    {"golden vectors", "problems with results computed in float64 by other code, which the oracle is tested with"},
     {"check",
      "the comparison of every result with the reference, before and after timing; docs/judging.md has the rules"},
     {"err/bound", "the largest error divided by its bound, over rules and tensors: 1 is at the bound"},
-    {"geomean", "the geometric mean over the rows that both sides passed"},
-    {"key", "the name of a problem: its folder in --dump, and what --only takes"},
+    {"guard", "memory around and between the outputs, with a pattern that no implementation may change"},
+    {"fault, lie", "in selftest: a wrong result, and work that is reported and not done; each must be found"},
+    {"worker", "the process that a case runs in; the supervisor is the one that starts it and survives its end"},
+    {"control",
+     "what both sides of ab measure alike, as cudnn; a change of it is one of the device, not of the kernel"},
+    {"baseline", "an earlier record that gate compares with"},
     {"floor", "the least value of a column that gate --floors accepts"},
     {"regression", "a loss of speed of at least --delta that the samples confirm; exit code 3"},
     {"inconclusive", "too much noise to decide; exit code 4"},
+    {"label", "what report compares: a device, or a commit on it, with one record or several"},
+    {"board", "one card, told by its UUID; a device is a product, of which there are many"},
+    {"published set",
+     "the 16 problems over which report makes geometric means: of the paper sweep in bf16, 4k and 16k"},
+    {NULL, NULL}};
+
+/* The same for the pages on the kernels. */
+static const struct named_text kernel_terms[] = {
+    {"tile",
+     "what a thread block computes at a time: rows x keys, as in fwd_d128_m128n128; backward keys x queries, as in "
+     "bwd_d128_k128q64"},
+    {"work tile",
+     "what a thread block takes from the list of work: forward some rows of one head and all keys that they "
+     "see, backward some keys and all rows that see them"},
+    {"step", "one turn of the main loop: forward one block of keys, backward one tile of queries"},
+    {"part", "some of the steps of a work tile, where there are too few work tiles for the multiprocessors; results of "
+             "parts are added"},
+    {"few tiles", "problems with fewer work tiles than multiprocessors, or hardly more"},
+    {"edge", "a block of keys of which a row of the tile sees some and not others, so that the mask is applied"},
+    {"late row", "a row that sees no key of the first blocks that its tile goes through"},
+    {"warpgroup", "four warps, which issue one wgmma together"},
+    {"producer, consumer", "the warps that load by TMA, and the warpgroups that compute on what was loaded"},
+    {"stage", "one of the buffers in shared memory that the producer fills ahead of the consumers"},
+    {"pair", "two thread blocks of a cluster that load for each other"},
+    {"ping-pong", "two warpgroups take turns: one has the tensor cores while the other computes exponentials"},
+    {"row max, row sum",
+     "of the scores of a row so far, and of their exponentials: FlashAttention's running statistics"},
+    {"lag", "how far the row max in use may be behind the true one before O is rescaled; results are the same"},
+    {"LSE, D",
+     "logarithm of the sum of exponentials of a row, which the forward leaves; sum of dO * O of a row, which the "
+     "backward begins with"},
     {NULL, NULL}};
 
 /* Of CMakeLists.txt. */
@@ -243,6 +284,7 @@ void reference_page_print(void)
     put_columns("Of each tensor of a row: the list `tensors` of the JSONL", record_tensor_columns);
     put_columns("Of each pass of a row, with --verbose: the list `passes` of the JSONL", record_pass_columns);
     put_list("Terms", "term", terms);
+    put_list("Words of the kernel pages", "word", kernel_terms);
     put_list("Build options", "-D of cmake", build_options);
     put_list("Exit codes", "code", option_exit_codes);
     puts("\nWhere several apply, the first of 130, 7, 6, 1, 5, 3, 4 wins.");

@@ -228,7 +228,8 @@ awk '/^## /{ inside = /^## 2\. Words/ } inside && /^\| [a-zA-Z]/ { print }' "$ro
 expect "words of docs/design.md" test "$(wc -l <words)" -ge 8
 printf '%s\n' burst sustained capped throttled cold hot err/bound '+-95%' noise ceiling control round >>words
 expect "each word: $(grep -vxFf terms words | tr '\n' ' ')" test -z "$(grep -vxFf terms words)"
-expect "each explained" test -z "$(section Terms | awk -F '\t' '$2 == ""')"
+expect "each explained" test -z "$( (section Terms; section "Words of") | awk -F '\t' '$2 == ""')"
+expect "words of the kernel pages" test "$(section "Words of" | wc -l)" -ge 8
 
 # Build options: those of CMakeLists.txt.
 grep -oE '^(option|set)\(FABENCH_[A-Z_]+ .*' "$root/CMakeLists.txt" | grep -E '^option|CACHE' |

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""How much the files weigh that git has of this checkout: all of them, and the golden vectors; and whether a page names each
-of the results.
+"""How much the files weigh that git has of this checkout: all of them, and the golden vectors; how long the pages are that
+must stay short; whether a page names each of the results, and no page one that is not there.
 
     tests/rooms/weight.py CHECKOUT
 
-Exit code 1 when a limit is exceeded or a result is on no page, 77 where there is no git or no repository.
+Exit code 1 when a limit is exceeded, or a result is on no page, 77 where there is no git or no repository.
 """
 
 import os
+import re
 import subprocess
 import sys
 
 LIMITS = {"": 9_000_000, "tests/golden/": 2_000_000}  # bytes below a folder
+LINES = {"README.md": 160, "docs/changelog.md": 60}
+RESULT = re.compile(r"\bresults/[a-z0-9][\w./-]*\.(?:jsonl|csv|svg|txt)\b")
 HEAVIEST = 8  # files that are shown when a limit is exceeded
 
 
@@ -35,6 +38,15 @@ def too_heavy(files):
                    ", ".join(f"{path} ({inside[path]})" for path in heaviest))
 
 
+def too_long(checkout):
+    for path, limit in LINES.items():
+        with open(os.path.join(checkout, path), encoding="utf-8") as file:
+            lines = len(file.readlines())
+        print(f"{path}: {lines} lines of {limit}")
+        if lines > limit:
+            yield f"{path}: {lines} lines, above {limit}"
+
+
 def named_nowhere(checkout, files):
     """Records and tables in results/ whose name is on no page."""
     text = ""
@@ -47,6 +59,16 @@ def named_nowhere(checkout, files):
             yield f"{path}: no page names it"
 
 
+def absent(checkout, files):
+    """Files of results/ that a page names and that are not there."""
+    for path in files:
+        if path.endswith(".md"):
+            with open(os.path.join(checkout, path), encoding="utf-8") as file:
+                for named in sorted(set(RESULT.findall(file.read()))):
+                    if named not in files:
+                        yield f"{path}: names {named}, which is not there"
+
+
 def main():
     if len(sys.argv) != 2:
         print(__doc__, end="")
@@ -56,7 +78,8 @@ def main():
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"skipped: {error}")
         return 77
-    wrong = list(too_heavy(files)) + list(named_nowhere(sys.argv[1], files))
+    wrong = list(too_heavy(files)) + list(too_long(sys.argv[1])) + list(named_nowhere(sys.argv[1], files)) + list(
+        absent(sys.argv[1], files))
     for sentence in wrong:
         print(sentence)
     return 1 if wrong else 0
