@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(GATHER_THREADS) gather_kernel(const __grid_con
         float scale;
         const int64_t from = source_of(job, job.rows.b + i, job.rows.head + head, job.rows.first + row, &scale);
         const int64_t to = i * job.to.stride_batch + head * job.to.stride_head + row * job.to.stride_row;
-        for (int64_t c = threadIdx.x % 32; c < job.problem.head_dim; c += 32) {
+        for (int64_t c = threadIdx.x % 32; c < job.rows.columns; c += 32) {
             const float x = load_element(job.from.data, job.dtype, from + c) * scale;
             store_element(job.to.data, job.to.dtype, to + c, job.to.absolute ? fabsf(x) : x);
         }

@@ -7,6 +7,7 @@
 struct gather_rows {
     int64_t b, batch, head, heads, first, rows;
     bool is_kv;
+    int64_t columns;
     int64_t first_row; /* where the rows of Q are counted from for its scales; reference_outputs.first_row */
 };
 

@@ -125,8 +125,9 @@ struct head {
     enum attn_mode mode;
     int threads; /* inside this head */
     int64_t b, kv_head, group;
-    double *k, *v;         /* [kv_len][d] */
-    double *kt, *vt;       /* [d][kv_len] */
+    int64_t d, dv;         /* columns of Q and K, of V and O */
+    double *k, *v;         /* [kv_len][d], [kv_len][dv] */
+    double *kt, *vt;       /* [d][kv_len], [dv][kv_len] */
     double *lse, *dot;     /* [group][q_len]; D */
     double *spread, *size; /* [group][q_len]; sqrt(rowsum((dO * O)^2)) and sqrt(rowsum(dS^2)) */
     double *scratch;       /* scratch_doubles for each thread */
@@ -134,36 +135,42 @@ struct head {
 
 /* Scratch memory of one thread. */
 struct scratch {
-    double *q, *dout, *o; /* [BLOCK_ROWS][d]; o is also where dQ is summed */
-    double *s, *dp;       /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
-    double *kept;         /* [BLOCK_ROWS][kv_len]: P * M; s without dropout */
-    double *slope;        /* [BLOCK_ROWS][kv_len]: dS / d(scale Q K^T) with a softcap, else NULL */
-    double *sums[4];      /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
+    double *q, *dout; /* [BLOCK_ROWS][d], [BLOCK_ROWS][dv] */
+    double *o;        /* [BLOCK_ROWS][the larger of d and dv]; also where dQ is summed */
+    double *s, *dp;   /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
+    double *kept;     /* [BLOCK_ROWS][kv_len]: P * M; s without dropout */
+    double *slope;    /* [BLOCK_ROWS][kv_len]: dS / d(scale Q K^T) with a softcap, else NULL */
+    double *sums[4];  /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][the larger of d and dv] */
 };
+
+static int64_t widest_of(const struct attn_problem *p)
+{
+    return attn_v_head_dim(p) > p->head_dim ? attn_v_head_dim(p) : p->head_dim;
+}
 
 /* In double, because the products of lengths may overflow every integer type. */
 static double scratch_doubles(const struct attn_problem *p)
 {
-    const double n = (double)p->kv_len, d = (double)p->head_dim;
+    const double n = (double)p->kv_len, d = (double)widest_of(p);
     return BLOCK_ROWS * (3 * d + (2 + (p->dropout != 0) + (p->softcap != 0)) * n) + 4 * BLOCK_KEYS * d;
 }
 
 static double head_doubles(const struct attn_problem *p, int threads)
 {
     const double rows = (double)(p->q_heads / p->kv_heads) * (double)p->q_len;
-    return 4 * (double)p->kv_len * (double)p->head_dim + 4 * rows + threads * scratch_doubles(p);
+    return 2 * (double)p->kv_len * (double)(p->head_dim + attn_v_head_dim(p)) + 4 * rows + threads * scratch_doubles(p);
 }
 
 static struct head head_state(double *memory, const struct attn_problem *p)
 {
-    const size_t elements = (size_t)p->kv_len * (size_t)p->head_dim;
-    struct head h = {.whole = p, .group = p->q_heads / p->kv_heads};
+    struct head h = {.whole = p, .group = p->q_heads / p->kv_heads, .d = p->head_dim, .dv = attn_v_head_dim(p)};
     const size_t rows = (size_t)h.group * (size_t)p->q_len;
+    const size_t of_k = (size_t)(p->kv_len * h.d), of_v = (size_t)(p->kv_len * h.dv);
     h.k = memory;
-    h.v = h.k + elements;
-    h.kt = h.v + elements;
-    h.vt = h.kt + elements;
-    h.lse = h.vt + elements;
+    h.v = h.k + of_k;
+    h.kt = h.v + of_v;
+    h.vt = h.kt + of_k;
+    h.lse = h.vt + of_v;
     h.dot = h.lse + rows;
     h.spread = h.dot + rows;
     h.size = h.spread + rows;
@@ -173,7 +180,7 @@ static struct head head_state(double *memory, const struct attn_problem *p)
 
 static struct scratch own_scratch(const struct head *h)
 {
-    const size_t n = (size_t)h->whole->kv_len, d = (size_t)h->whole->head_dim;
+    const size_t n = (size_t)h->whole->kv_len, d = (size_t)widest_of(h->whole);
     struct scratch x = {.q = h->scratch + (size_t)omp_get_thread_num() * (size_t)scratch_doubles(h->whole)};
     x.dout = x.q + BLOCK_ROWS * d;
     x.o = x.dout + BLOCK_ROWS * d;
@@ -190,10 +197,10 @@ static struct scratch own_scratch(const struct head *h)
     return x;
 }
 
-static void load_row(const struct head *h, struct attn_tensor x, enum attn_dtype dtype, int64_t from, float scale,
+static void load_row(struct attn_tensor x, enum attn_dtype dtype, int64_t from, int64_t columns, float scale,
                      double *to)
 {
-    for (int64_t c = 0; c < h->p->head_dim; c++)
+    for (int64_t c = 0; c < columns; c++)
         to[c] = (double)fill_load(x.data, dtype, from + c) * (double)scale;
 }
 
@@ -202,8 +209,8 @@ static void load_dout(const struct head *h, int64_t tensor_head, int64_t row0, i
 {
     const struct attn_tensor x = h->t->dout;
     for (int64_t i = 0; i < rows; i++)
-        load_row(h, x, attn_output_dtype(h->p), attn_row_offset(h->whole, h->t, x, h->b, tensor_head, row0 + i), 1,
-                 to + i * h->p->head_dim);
+        load_row(x, attn_output_dtype(h->p), attn_row_offset(h->whole, h->t, x, h->b, tensor_head, row0 + i), h->dv, 1,
+                 to + i * h->dv);
 }
 
 static void load_q(const struct head *h, int64_t tensor_head, int64_t row0, int64_t rows, double *to)
@@ -212,25 +219,25 @@ static void load_q(const struct head *h, int64_t tensor_head, int64_t row0, int6
     for (int64_t i = 0; i < rows; i++) {
         const int64_t scale = attn_scale_index(p, h->t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, h->group, h->b,
                                                tensor_head, row0 + i + h->out->first_row);
-        load_row(h, h->t->q, p->dtype, attn_row_offset(p, h->t, h->t->q, h->b, tensor_head, row0 + i),
-                 h->t->scale_q ? h->t->scale_q[scale] : 1, to + i * p->head_dim);
+        load_row(h->t->q, p->dtype, attn_row_offset(p, h->t, h->t->q, h->b, tensor_head, row0 + i), h->d,
+                 h->t->scale_q ? h->t->scale_q[scale] : 1, to + i * h->d);
     }
 }
 
 static void load_key(const struct head *h, int64_t key)
 {
     const struct attn_problem *p = h->whole;
-    const int64_t n = h->p->kv_len, d = p->head_dim;
+    const int64_t n = h->p->kv_len;
     const int64_t scale =
         attn_scale_index(p, h->t->cu_seqlens_k, p->total_k, p->kv_heads, p->kv_len, 1, h->b, h->kv_head, key);
-    load_row(h, h->t->k, p->dtype, attn_key_offset(p, h->t, h->t->k, h->b, h->kv_head, key),
-             h->t->scale_k ? h->t->scale_k[scale] : 1, h->k + key * d);
-    load_row(h, h->t->v, p->dtype, attn_key_offset(p, h->t, h->t->v, h->b, h->kv_head, key),
-             h->t->scale_v ? h->t->scale_v[scale] : 1, h->v + key * d);
-    for (int64_t c = 0; c < d; c++) {
-        h->kt[c * n + key] = h->k[key * d + c];
-        h->vt[c * n + key] = h->v[key * d + c];
-    }
+    load_row(h->t->k, attn_kv_dtype(p), attn_key_offset(p, h->t, h->t->k, h->b, h->kv_head, key), h->d,
+             h->t->scale_k ? h->t->scale_k[scale] : 1, h->k + key * h->d);
+    load_row(h->t->v, attn_kv_dtype(p), attn_key_offset(p, h->t, h->t->v, h->b, h->kv_head, key), h->dv,
+             h->t->scale_v ? h->t->scale_v[scale] : 1, h->v + key * h->dv);
+    for (int64_t c = 0; c < h->d; c++)
+        h->kt[c * n + key] = h->k[key * h->d + c];
+    for (int64_t c = 0; c < h->dv; c++)
+        h->vt[c * n + key] = h->v[key * h->dv + c];
 }
 
 /* Where a row lies among all rows of the heads: outputs are [batch, heads, len], packed [heads, total]. */
@@ -262,9 +269,10 @@ struct block {
 };
 
 /* c [rows][keys] = A [rows][d] times X^T. c has rows of kv_len, of which [lo, hi] is written. */
-static void times_transposed(const struct head *h, const struct block *at, const double *a, const double *xt, double *c)
+static void times_transposed(const struct head *h, const struct block *at, int64_t d, const double *a, const double *xt,
+                             double *c)
 {
-    const int64_t n = h->p->kv_len, d = h->p->head_dim, keys = at->hi + 1 - at->lo;
+    const int64_t n = h->p->kv_len, keys = at->hi + 1 - at->lo;
     for (int64_t i = 0; i < at->rows && keys > 0; i++)
         memset(c + i * n + at->lo, 0, (size_t)keys * sizeof *c);
     multiply(&(struct product){.m = at->rows,
@@ -281,10 +289,10 @@ static void times_transposed(const struct head *h, const struct block *at, const
 }
 
 /* c [rows][d] = A [rows][keys] times X. */
-static void times_rows(const struct head *h, const struct block *at, const double *a, const double *x, double *c,
-                       bool absolute)
+static void times_rows(const struct head *h, const struct block *at, int64_t d, const double *a, const double *x,
+                       double *c, bool absolute)
 {
-    const int64_t n = h->p->kv_len, d = h->p->head_dim;
+    const int64_t n = h->p->kv_len;
     memset(c, 0, (size_t)(at->rows * d) * sizeof *c);
     multiply(&(struct product){.m = at->rows,
                                .n = d,
@@ -300,10 +308,10 @@ static void times_rows(const struct head *h, const struct block *at, const doubl
 }
 
 /* c [keys][d] += A^T times X [rows][d]. */
-static void add_to_keys(const struct head *h, const struct block *at, const double *a, const double *x, double *c,
-                        bool absolute)
+static void add_to_keys(const struct head *h, const struct block *at, int64_t d, const double *a, const double *x,
+                        double *c, bool absolute)
 {
-    const int64_t n = h->p->kv_len, d = h->p->head_dim;
+    const int64_t n = h->p->kv_len;
     multiply(&(struct product){.m = at->hi + 1 - at->lo,
                                .n = d,
                                .k = at->rows,
@@ -415,27 +423,27 @@ static void score_gradients(const struct head *h, const struct block *at, const 
 static void row_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const struct attn_problem *p = h->p;
-    const int64_t d = p->head_dim, head = h->kv_head * h->group + at->g, place = place_of_row(h, head, at->row0);
+    const int64_t d = h->d, dv = h->dv, head = h->kv_head * h->group + at->g, place = place_of_row(h, head, at->row0);
     load_dout(h, head, at->row0, at->rows, x->dout);
     for (int64_t i = 0; i < at->rows; i++) {
         double dot = 0, squares = 0;
-        for (int64_t c = 0; c < d; c++) {
-            const double product = x->dout[i * d + c] * x->o[i * d + c];
+        for (int64_t c = 0; c < dv; c++) {
+            const double product = x->dout[i * dv + c] * x->o[i * dv + c];
             dot += product;
             squares += product * product;
         }
         h->dot[at->g * p->q_len + at->row0 + i] = dot;
         h->spread[at->g * p->q_len + at->row0 + i] = sqrt(squares);
     }
-    times_transposed(h, at, x->dout, h->vt, x->dp);
+    times_transposed(h, at, dv, x->dout, h->vt, x->dp);
     drop(h, at, x->dp, x->dp);
     gradient_sizes(h, at, x);
     score_gradients(h, at, x);
-    times_rows(h, at, x->dp, h->k, x->o, false);
+    times_rows(h, at, d, x->dp, h->k, x->o, false);
     store_rows(x->o, (double)p->scale, h->out->dq, place, at->rows, d);
     if (!h->out->dq_abs)
         return;
-    times_rows(h, at, x->s, h->k, x->o, true);
+    times_rows(h, at, d, x->s, h->k, x->o, true);
     store_rows(x->o, fabs((double)p->scale), h->out->dq_abs, place, at->rows, d);
 }
 
@@ -450,17 +458,17 @@ static void attend_rows(const struct head *h, int64_t g, int64_t row0)
     attn_visible(p, row0 + at.rows - 1, &ignored, &at.hi);
 
     load_q(h, head, row0, at.rows, x.q);
-    times_transposed(h, &at, x.q, h->kt, x.s); /* 1 */
-    softmax_rows(h, &at, &x);                  /* 2 */
+    times_transposed(h, &at, h->d, x.q, h->kt, x.s); /* 1 */
+    softmax_rows(h, &at, &x);                        /* 2 */
     for (int64_t i = 0; i < at.rows; i++)
         h->out->lse[place + i] = (float)h->lse[g * p->q_len + row0 + i];
     drop(h, &at, x.s, x.kept);
     if (h->out->o_abs) { /* 3 */
-        times_rows(h, &at, x.kept, h->v, x.o, true);
-        store_rows(x.o, 1, h->out->o_abs, place, at.rows, p->head_dim);
+        times_rows(h, &at, h->dv, x.kept, h->v, x.o, true);
+        store_rows(x.o, 1, h->out->o_abs, place, at.rows, h->dv);
     }
-    times_rows(h, &at, x.kept, h->v, x.o, false);
-    store_rows(x.o, 1, h->out->o, place, at.rows, p->head_dim);
+    times_rows(h, &at, h->dv, x.kept, h->v, x.o, false);
+    store_rows(x.o, 1, h->out->o, place, at.rows, h->dv);
     if (h->mode == ATTN_BWD)
         row_gradients(h, &at, &x); /* 4 */
 }
@@ -472,7 +480,7 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
     const int64_t q_head = h->kv_head * h->group + at->g, n = p->kv_len;
     load_q(h, q_head, at->row0, at->rows, x->q);
     load_dout(h, q_head, at->row0, at->rows, x->dout);
-    times_transposed(h, at, x->q, h->kt, x->s);
+    times_transposed(h, at, h->d, x->q, h->kt, x->s);
     logits(h, at, x);
     for (int64_t i = 0; i < at->rows; i++) {
         const double lse = h->lse[at->g * p->q_len + at->row0 + i];
@@ -480,15 +488,15 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
             x->s[i * n + j] = x->s[i * n + j] == -INFINITY ? 0 : exp(x->s[i * n + j] - lse);
     }
     drop(h, at, x->s, x->kept);
-    times_transposed(h, at, x->dout, h->vt, x->dp);
-    add_to_keys(h, at, x->kept, x->dout, x->sums[1], false);
+    times_transposed(h, at, h->dv, x->dout, h->vt, x->dp);
+    add_to_keys(h, at, h->dv, x->kept, x->dout, x->sums[1], false);
     if (h->out->dv_abs)
-        add_to_keys(h, at, x->kept, x->dout, x->sums[3], true);
+        add_to_keys(h, at, h->dv, x->kept, x->dout, x->sums[3], true);
     drop(h, at, x->dp, x->dp);
     score_gradients(h, at, x);
-    add_to_keys(h, at, x->dp, x->q, x->sums[0], false);
+    add_to_keys(h, at, h->d, x->dp, x->q, x->sums[0], false);
     if (h->out->dk_abs)
-        add_to_keys(h, at, x->s, x->q, x->sums[2], true);
+        add_to_keys(h, at, h->d, x->s, x->q, x->sums[2], true);
 }
 
 /* Pass 4 of a block of keys: dK and dV. */
@@ -496,9 +504,9 @@ static void key_gradients(const struct head *h, int64_t key0)
 {
     const struct attn_problem *p = h->p;
     const struct scratch x = own_scratch(h);
-    const int64_t left = p->kv_len - key0, keys = left < BLOCK_KEYS ? left : BLOCK_KEYS, d = p->head_dim;
+    const int64_t left = p->kv_len - key0, keys = left < BLOCK_KEYS ? left : BLOCK_KEYS;
     for (int i = 0; i < 4; i++)
-        memset(x.sums[i], 0, (size_t)(keys * d) * sizeof *x.sums[i]);
+        memset(x.sums[i], 0, (size_t)(keys * widest_of(p)) * sizeof *x.sums[i]);
     for (int64_t g = 0; g < h->group; g++)
         for (int64_t row0 = 0; row0 < p->q_len; row0 += BLOCK_ROWS) {
             struct block at = {.g = g, .row0 = row0, .lo = key0, .hi = key0 + keys - 1};
@@ -511,10 +519,10 @@ static void key_gradients(const struct head *h, int64_t key0)
         }
     const int64_t place = place_of_key(h, key0);
     const double scale = (double)p->scale;
-    store_rows(x.sums[0], scale, h->out->dk, place, keys, d);
-    store_rows(x.sums[1], 1, h->out->dv, place, keys, d);
-    store_rows(x.sums[2], fabs(scale), h->out->dk_abs, place, keys, d);
-    store_rows(x.sums[3], 1, h->out->dv_abs, place, keys, d);
+    store_rows(x.sums[0], scale, h->out->dk, place, keys, h->d);
+    store_rows(x.sums[1], 1, h->out->dv, place, keys, h->dv);
+    store_rows(x.sums[2], fabs(scale), h->out->dk_abs, place, keys, h->d);
+    store_rows(x.sums[3], 1, h->out->dv_abs, place, keys, h->dv);
 }
 
 static void attend_head(const struct head *h)

@@ -51,8 +51,8 @@ static struct parts parts_of(const struct attn_problem *p, enum attn_mode mode)
     for (int i = 0; i < 2; i++) {
         x.q[i] = take(&x.total, x.rows * p->head_dim);
         x.k[i] = take(&x.total, p->kv_len * p->head_dim);
-        x.v[i] = take(&x.total, p->kv_len * p->head_dim);
-        x.dout[i] = take(&x.total, mode == ATTN_BWD ? x.rows * p->head_dim : 0);
+        x.v[i] = take(&x.total, p->kv_len * attn_v_head_dim(p));
+        x.dout[i] = take(&x.total, mode == ATTN_BWD ? x.rows * attn_v_head_dim(p) : 0);
     }
     x.s = take(&x.total, x.rows * x.pitch);
     x.t = take(&x.total, mode == ATTN_BWD ? x.rows * x.pitch : 0);
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
                       const float *dout, const float *o, bool absolute)
 {
     __shared__ double sums[REFERENCE_THREADS / 32];
-    const int64_t d = x.problem.head_dim;
+    const int64_t d = attn_v_head_dim(&x.problem);
     for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
         double sum = 0, squares = 0;
         for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
@@ -204,11 +204,10 @@ struct block {
 };
 
 static enum attn_status load(const struct job *job, bool is_kv, int64_t b, int64_t head, int64_t first, int64_t rows,
-                             struct attn_tensor from, enum attn_dtype dtype, const float *scales, float *const to[2],
-                             struct attn_message *why)
+                             int64_t d, struct attn_tensor from, enum attn_dtype dtype, const float *scales,
+                             float *const to[2], struct attn_message *why)
 {
-    const int64_t d = job->problem->head_dim;
-    const struct gather_rows which = {b, 1, head, 1, first, rows, is_kv, job->out->first_row};
+    const struct gather_rows which = {b, 1, head, 1, first, rows, is_kv, d, job->out->first_row};
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < 2 && status == ATTN_OK; i++) {
         const struct gather_output out = {to[i], 0, 0, d, ATTN_FP32, i == 1};
@@ -222,10 +221,12 @@ static enum attn_status load_keys(const struct job *job, int64_t b, int64_t kv_h
 {
     const struct attn_problem *p = job->problem;
     const struct attn_tensors *t = job->tensors;
-    const enum attn_status status = load(job, true, b, kv_head, 0, kv_len, t->k, p->dtype, t->scale_k, job->in.k, why);
+    const enum attn_dtype dtype = attn_kv_dtype(p);
+    const enum attn_status status =
+        load(job, true, b, kv_head, 0, kv_len, p->head_dim, t->k, dtype, t->scale_k, job->in.k, why);
     if (status != ATTN_OK)
         return status;
-    return load(job, true, b, kv_head, 0, kv_len, t->v, p->dtype, t->scale_v, job->in.v, why);
+    return load(job, true, b, kv_head, 0, kv_len, attn_v_head_dim(p), t->v, dtype, t->scale_v, job->in.v, why);
 }
 
 static enum attn_status load_rows(const struct job *job, const struct block *at, struct attn_message *why)
@@ -233,11 +234,11 @@ static enum attn_status load_rows(const struct job *job, const struct block *at,
     const struct attn_problem *p = job->problem;
     const struct attn_tensors *t = job->tensors;
     const enum attn_status status =
-        load(job, false, at->b, at->head, at->first, at->rows, t->q, p->dtype, t->scale_q, job->in.q, why);
+        load(job, false, at->b, at->head, at->first, at->rows, p->head_dim, t->q, p->dtype, t->scale_q, job->in.q, why);
     if (status != ATTN_OK || job->mode == ATTN_FWD)
         return status;
-    return load(job, false, at->b, at->head, at->first, at->rows, t->dout, attn_output_dtype(p), NULL, job->in.dout,
-                why);
+    return load(job, false, at->b, at->head, at->first, at->rows, attn_v_head_dim(p), t->dout, attn_output_dtype(p),
+                NULL, job->in.dout, why);
 }
 
 static struct cublas_matrix matrix(const float *data, int64_t row_stride, bool transposed)
@@ -256,19 +257,17 @@ static enum attn_status multiply(const struct job *job, int64_t rows, int64_t co
 }
 
 /* scores = alpha rows keys^T. */
-static enum attn_status to_scores(const struct job *job, const struct block *at, float alpha, const float *rows,
-                                  const float *keys, float *scores, struct attn_message *why)
+static enum attn_status to_scores(const struct job *job, const struct block *at, int64_t d, float alpha,
+                                  const float *rows, const float *keys, float *scores, struct attn_message *why)
 {
-    const int64_t d = job->problem->head_dim;
     return multiply(job, at->rows, at->kv_len, d, alpha, 0, matrix(rows, d, false), matrix(keys, d, true),
                     matrix(scores, job->pitch, false), why);
 }
 
 /* The block's rows of out = alpha scores keys; nothing when out is NULL. */
-static enum attn_status to_rows(const struct job *job, const struct block *at, float alpha, const float *scores,
-                                const float *keys, float *out, struct attn_message *why)
+static enum attn_status to_rows(const struct job *job, const struct block *at, int64_t d, float alpha,
+                                const float *scores, const float *keys, float *out, struct attn_message *why)
 {
-    const int64_t d = job->problem->head_dim;
     if (!out)
         return ATTN_OK;
     return multiply(job, at->rows, d, at->kv_len, alpha, 0, matrix(scores, job->pitch, false), matrix(keys, d, false),
@@ -276,10 +275,9 @@ static enum attn_status to_rows(const struct job *job, const struct block *at, f
 }
 
 /* The sequence's keys of out += alpha scores^T rows; nothing when out is NULL. */
-static enum attn_status to_keys(const struct job *job, const struct block *at, float alpha, const float *scores,
-                                const float *rows, float *out, struct attn_message *why)
+static enum attn_status to_keys(const struct job *job, const struct block *at, int64_t d, float alpha,
+                                const float *scores, const float *rows, float *out, struct attn_message *why)
 {
-    const int64_t d = job->problem->head_dim;
     if (!out)
         return ATTN_OK;
     return multiply(job, at->kv_len, d, at->rows, alpha, at->begins_keys ? 0.0f : 1.0f,
@@ -310,7 +308,7 @@ static enum attn_status block_gradient(const struct job *job, const struct block
                                        struct attn_message *why)
 {
     sequence_gradient<<<grid_size(at->rows), REFERENCE_THREADS, 0, job->stream>>>(
-        at->scores, job->s, job->t, job->slope, job->in.dout[0], job->out->o + at->row * job->problem->head_dim,
+        at->scores, job->s, job->t, job->slope, job->in.dout[0], job->out->o + at->row * attn_v_head_dim(job->problem),
         absolute);
     return status_cuda(cudaGetLastError(), "sequence_gradient", why);
 }
@@ -320,20 +318,21 @@ static enum attn_status block_values(const struct job *job, const struct block *
 {
     const struct reference_outputs *out = job->out;
     const bool backward = job->mode == ATTN_BWD;
+    const int64_t d = job->problem->head_dim, dv = attn_v_head_dim(job->problem);
     float *kept = NULL;
-    enum attn_status status = to_scores(job, at, job->problem->scale, job->in.q[0], job->in.k[0], job->s, why);
+    enum attn_status status = to_scores(job, at, d, job->problem->scale, job->in.q[0], job->in.k[0], job->s, why);
     if (status == ATTN_OK)
         status = block_softmax(job, at, why);
     if (status == ATTN_OK)
         status = block_dropout(job, at, &kept, why);
     if (status == ATTN_OK)
-        status = to_rows(job, at, 1, kept, job->in.v[0], out->o, why);
+        status = to_rows(job, at, dv, 1, kept, job->in.v[0], out->o, why);
     if (status == ATTN_OK)
-        status = to_rows(job, at, 1, kept, job->in.v[1], out->o_abs, why);
+        status = to_rows(job, at, dv, 1, kept, job->in.v[1], out->o_abs, why);
     if (status == ATTN_OK && backward)
-        status = to_keys(job, at, 1, kept, job->in.dout[0], out->dv, why);
+        status = to_keys(job, at, dv, 1, kept, job->in.dout[0], out->dv, why);
     if (status == ATTN_OK && backward)
-        status = to_keys(job, at, 1, kept, job->in.dout[1], out->dv_abs, why);
+        status = to_keys(job, at, dv, 1, kept, job->in.dout[1], out->dv_abs, why);
     return status;
 }
 
@@ -342,24 +341,25 @@ static enum attn_status block_gradients(const struct job *job, const struct bloc
                                         float *dk, struct attn_message *why)
 {
     const float scale = absolute ? fabsf(job->problem->scale) : job->problem->scale;
+    const int64_t d = job->problem->head_dim;
     enum attn_status status = ATTN_OK;
     if (!dq && !dk)
         return ATTN_OK;
     if (!absolute || job->slope)
-        status = to_scores(job, at, 1, job->in.dout[0], job->in.v[0], job->t, why);
+        status = to_scores(job, at, attn_v_head_dim(job->problem), 1, job->in.dout[0], job->in.v[0], job->t, why);
     if (status == ATTN_OK)
         status = block_gradient(job, at, absolute, why);
     if (status == ATTN_OK)
-        status = to_rows(job, at, scale, job->t, job->in.k[absolute], dq, why);
+        status = to_rows(job, at, d, scale, job->t, job->in.k[absolute], dq, why);
     if (status == ATTN_OK)
-        status = to_keys(job, at, scale, job->t, job->in.q[absolute], dk, why);
+        status = to_keys(job, at, d, scale, job->t, job->in.q[absolute], dk, why);
     return status;
 }
 
-static enum attn_status zero_rows(const struct job *job, float *out, int64_t row, int64_t rows,
+/* Rows of d columns. */
+static enum attn_status zero_rows(const struct job *job, float *out, int64_t row, int64_t rows, int64_t d,
                                   struct attn_message *why)
 {
-    const int64_t d = job->problem->head_dim;
     if (!out || rows == 0)
         return ATTN_OK;
     return status_cuda(cudaMemsetAsync(out + row * d, 0, (size_t)(rows * d) * sizeof *out, job->stream),
@@ -373,7 +373,8 @@ static enum attn_status block_without_keys(const struct job *job, const struct b
                           job->mode == ATTN_BWD ? job->out->dq_abs : NULL};
     enum attn_status status = block_softmax(job, at, why);
     for (int i = 0; i < 4 && status == ATTN_OK; i++)
-        status = zero_rows(job, all[i], at->row, at->rows, why);
+        status = zero_rows(job, all[i], at->row, at->rows,
+                           i < 2 ? attn_v_head_dim(job->problem) : job->problem->head_dim, why);
     return status;
 }
 
@@ -429,10 +430,11 @@ static struct block block_at(const struct job *job, int64_t b, int64_t head, int
 /* dK and dV of a sequence that has no rows. */
 static enum attn_status keys_without_rows(const struct job *job, const struct block *at, struct attn_message *why)
 {
-    float *const all[] = {job->out->dk, job->out->dv, job->out->dk_abs, job->out->dv_abs};
+    float *const all[] = {job->out->dv, job->out->dv_abs, job->out->dk, job->out->dk_abs};
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < 4 && status == ATTN_OK && job->mode == ATTN_BWD; i++)
-        status = zero_rows(job, all[i], at->key, at->kv_len, why);
+        status = zero_rows(job, all[i], at->key, at->kv_len,
+                           i < 2 ? attn_v_head_dim(job->problem) : job->problem->head_dim, why);
     return status;
 }
 

@@ -84,7 +84,9 @@ enum attn_status buffer_overrun(struct backend *be, const struct buffer *buffer,
 struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
     const bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DK || tensor == TENSOR_DV;
-    const int64_t heads = is_kv ? p->kv_heads : p->q_heads, head_dim = tensor == TENSOR_LSE ? 1 : p->head_dim;
+    const bool is_qk = tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_DQ || tensor == TENSOR_DK;
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
+    const int64_t head_dim = tensor == TENSOR_LSE ? 1 : is_qk ? p->head_dim : attn_v_head_dim(p);
     if (p->lengths == ATTN_PACKED)
         return (struct tensor_shape){1, heads, is_kv ? p->total_k : p->total_q, head_dim};
     if (is_kv && p->page_size > 0)
@@ -210,6 +212,10 @@ static enum attn_status make_scales(struct backend *be, const struct plan_item *
 {
     const float **const to[QUANTISED_COUNT] = {&set->tensors.scale_q, &set->tensors.scale_k, &set->tensors.scale_v};
     for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(item->problem.dtype); i++) {
+        if (i == QUANTISED_V && attn_v_is_in_k(&item->problem)) {
+            set->tensors.scale_v = set->tensors.scale_k;
+            continue;
+        }
         const size_t bytes = (size_t)quantise_scales(&item->problem, (enum quantised)i) * sizeof(float);
         TRY(buffer_alloc(be, bytes, &set->scales[i], why));
         set->scale_values[i] = xcalloc(1, bytes);
@@ -227,7 +233,10 @@ enum attn_status inputs_allocate(struct backend *be, const struct plan_item *ite
     TRY(make_arrays(be, item, set, why));
     TRY(make_scales(be, item, set, why));
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 6); i++)
-        TRY(make_tensor(be, item, needed[i], set, why));
+        if (!(needed[i] == TENSOR_V && attn_v_is_in_k(&item->problem)))
+            TRY(make_tensor(be, item, needed[i], set, why));
+    if (attn_v_is_in_k(&item->problem))
+        set->tensors.v = set->tensors.k;
     return ATTN_OK;
 }
 
@@ -400,7 +409,8 @@ double tensor_set_bytes(const struct plan_item *item)
     double bytes = (double)bytes_of(item, TENSOR_LSE);
     const int last = item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DV;
     for (int i = 0; i <= last; i++)
-        bytes += (double)bytes_of(item, (enum problem_tensor)i);
+        if (!(i == TENSOR_V && attn_v_is_in_k(&item->problem)))
+            bytes += (double)bytes_of(item, (enum problem_tensor)i);
     for (int i = 0; i < ARRAY_COUNT; i++) {
         size_t array_bytes;
         problem_array(&item->problem, item->arrays, (enum problem_array)i, &array_bytes);

@@ -36,7 +36,7 @@ enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, u
 /* Of packed sequences batch is 1 and len is the sum of their lengths. Of K and V in pages batch is the number of pages
  * and len the rows of a page. */
 struct tensor_shape {
-    int64_t batch, heads, len, head_dim; /* head_dim is 1 for LSE */
+    int64_t batch, heads, len, head_dim; /* columns; head_dim is 1 for LSE */
 };
 struct tensor_shape tensor_shape_of(const struct attn_problem *, enum problem_tensor);
 /* The shape of its .npy file: K and V of a cache are [batch, heads, kv_len, head_dim] there, in pages or not. */

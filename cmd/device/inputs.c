@@ -121,6 +121,12 @@ static bool read_input(const struct plan_item *item, enum problem_tensor tensor,
 
 static const enum problem_tensor quantised[QUANTISED_COUNT] = {TENSOR_Q, TENSOR_K, TENSOR_V};
 
+/* False for a V that is part of K. */
+static bool has_own_memory(const struct plan_item *item, enum problem_tensor tensor)
+{
+    return !(tensor == TENSOR_V && attn_v_is_in_k(&item->problem));
+}
+
 /* Does <dir>/<tensor>.npy hold 8-bit integers? */
 static bool has_8_bits(const char *dir, enum problem_tensor tensor)
 {
@@ -142,10 +148,10 @@ bool inputs_are_quantised(const struct plan_item *item, const char *input_dir)
 }
 
 /* Q, K and V all hold 8-bit integers, as Q does. */
-static bool are_all_8_bits(const char *dir, struct attn_message *why)
+static bool are_all_8_bits(const struct plan_item *item, const char *dir, struct attn_message *why)
 {
     for (int i = 0; i < QUANTISED_COUNT; i++)
-        if (!has_8_bits(dir, quantised[i])) {
+        if (has_own_memory(item, quantised[i]) && !has_8_bits(dir, quantised[i])) {
             snprintf(why->text, sizeof why->text, "%.300s/%s.npy: has no 8-bit integers, but q.npy beside it has", dir,
                      problem_tensor_name(quantised[i]));
             return false;
@@ -189,9 +195,11 @@ static struct plan_item item_before(const struct plan_item *item)
 
 static bool are_8_bit_inputs_readable(const struct plan_item *item, const char *input_dir, struct attn_message *why)
 {
-    bool good = are_all_8_bits(input_dir, why);
+    bool good = are_all_8_bits(item, input_dir, why);
     for (int i = 0; i < QUANTISED_COUNT && good; i++) {
         struct npy file = {.data = NULL};
+        if (!has_own_memory(item, quantised[i]))
+            continue;
         good = read_scales(item, (enum quantised)i, input_dir, &file, why);
         if (good)
             npy_free(&file);
@@ -208,6 +216,8 @@ bool inputs_readable(const struct plan_item *asked, const char *input_dir, struc
         return false;
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 4); i++) {
         struct npy file;
+        if (!has_own_memory(item, inputs[i]))
+            continue;
         if (!read_input(item, inputs[i], input_dir, &file, why))
             return false;
         npy_free(&file);
@@ -287,16 +297,16 @@ static enum attn_status plant_peaks(struct backend *be, const struct plan_item *
 
 /* NaN behind the used keys of a contiguous cache. */
 static enum attn_status poison_unused_keys(struct backend *be, const struct plan_item *item,
-                                           const struct attn_tensor *t, struct attn_message *why)
+                                           const struct attn_tensor *t, int64_t columns, struct attn_message *why)
 {
     const struct attn_problem *p = &item->problem;
-    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype), heads = p->layout == ATTN_BSHD ? 1 : p->kv_heads;
+    const int64_t bytes = (int64_t)attn_dtype_bytes(attn_kv_dtype(p)), heads = p->layout == ATTN_BSHD ? 1 : p->kv_heads;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < heads; h++) { /* in ATTN_BSHD the rows of all heads lie together */
             const int64_t used = item->arrays->seqused_k[b];
             char *first = (char *)t->data + (b * t->stride_batch + h * t->stride_head + used * t->stride_row) * bytes;
             /* Without what is behind the last row, which may be behind the buffer. */
-            const int64_t elements = problem_extent(t, 1, p->kv_heads / heads, p->kv_len - used, p->head_dim);
+            const int64_t elements = problem_extent(t, 1, p->kv_heads / heads, p->kv_len - used, columns);
             if (used < p->kv_len)
                 TRY(be->ops->pattern(be, first, (size_t)(elements * bytes), POISON_PATTERN, why));
         }
@@ -304,18 +314,19 @@ static enum attn_status poison_unused_keys(struct backend *be, const struct plan
 }
 
 /* Copies the used keys of a contiguous tensor, in host memory, to their pages. */
-static void scatter_keys(const struct plan_item *item, const struct attn_tensor *from, const struct attn_tensor *to)
+static void scatter_keys(const struct plan_item *item, const struct attn_tensor *from, int64_t columns,
+                         const struct attn_tensor *to)
 {
     const struct attn_problem *p = &item->problem;
     const struct attn_tensors host = host_arrays_of(item);
-    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype);
+    const int64_t bytes = (int64_t)attn_dtype_bytes(attn_kv_dtype(p));
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->kv_heads; h++)
             for (int64_t i = 0; i < host.seqused_k[b]; i++)
                 memcpy((char *)to->data + attn_key_offset(p, &host, *to, b, h, i) * bytes,
                        (const char *)from->data +
                            (b * from->stride_batch + h * from->stride_head + i * from->stride_row) * bytes,
-                       (size_t)(p->head_dim * bytes));
+                       (size_t)(columns * bytes));
 }
 
 /* K or V of a cache in pages: the values of a contiguous cache, in their pages, and NaN in all other rows. Through host
@@ -339,7 +350,7 @@ static enum attn_status fill_pages(struct backend *be, const struct plan_item *i
     if (status == ATTN_OK)
         status = be->ops->download(be, keys.data, on_device, bytes, why);
     if (status == ATTN_OK) {
-        scatter_keys(item, &keys, &pages);
+        scatter_keys(item, &keys, s.head_dim, &pages);
         status = be->ops->upload(be, buffer->data, pages.data, buffer->bytes, why);
     }
     free(keys.data);
@@ -355,19 +366,22 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
     const struct fill_spec spec = {
         .dist = item->dist, .seed = item->seed, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
+    if (!has_own_memory(item, tensor))
+        return ATTN_OK;
     if (input_dir)
         return upload_npy(be, item, tensor, input_dir, set, why);
     if (is_cached(&item->problem, tensor) && item->problem.page_size > 0)
         return fill_pages(be, item, tensor, id, &spec, set, why);
     const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
     TRY(be->ops->fill(be, t, item->problem.dtype, s.batch, s.heads, s.len, s.head_dim, &spec, id, why));
-    return is_cached(&item->problem, tensor) ? poison_unused_keys(be, item, &t, why) : ATTN_OK;
+    return is_cached(&item->problem, tensor) ? poison_unused_keys(be, item, &t, s.head_dim, why) : ATTN_OK;
 }
 
 static enum attn_status upload_scales(struct backend *be, struct tensor_set *set, struct attn_message *why)
 {
     for (int i = 0; i < QUANTISED_COUNT; i++)
-        TRY(be->ops->upload(be, set->scales[i].data, set->scale_values[i], set->scales[i].bytes, why));
+        if (set->scales[i].base)
+            TRY(be->ops->upload(be, set->scales[i].data, set->scale_values[i], set->scales[i].bytes, why));
     return ATTN_OK;
 }
 
@@ -375,10 +389,12 @@ static enum attn_status upload_scales(struct backend *be, struct tensor_set *set
 static enum attn_status read_8_bit_inputs(struct backend *be, const struct plan_item *item, const char *input_dir,
                                           struct tensor_set *set, struct attn_message *why)
 {
-    if (!are_all_8_bits(input_dir, why))
+    if (!are_all_8_bits(item, input_dir, why))
         return ATTN_ERROR;
     for (int i = 0; i < QUANTISED_COUNT; i++) {
         struct npy file = {.data = NULL};
+        if (!has_own_memory(item, quantised[i]))
+            continue;
         if (!read_scales(item, (enum quantised)i, input_dir, &file, why))
             return ATTN_ERROR;
         memcpy(set->scale_values[i], file.data, file.bytes);
@@ -443,7 +459,8 @@ static enum attn_status fill_8_bit_inputs(struct backend *be, const struct plan_
     enum attn_status status = inputs_make_before(be, item, input_dir, &item_16_bits, &before, why);
     set->quant_ms = 0;
     for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
-        status = quantise_tensor(be, item, &before, (enum quantised)i, set, why);
+        if (has_own_memory(item, quantised[i]))
+            status = quantise_tensor(be, item, &before, (enum quantised)i, set, why);
     tensor_set_free(be, &before);
     return status == ATTN_OK ? upload_scales(be, set, why) : status;
 }

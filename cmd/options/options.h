@@ -37,7 +37,7 @@ struct options {
     enum preset preset;              /* PRESET_NONE = not given */
     bool mode_given, modes[3];       /* indexed by problem_mode; absent = fwd and bwd */
     bool causal_given, causal[2];    /* [0] full, [1] causal; absent = both */
-    struct int_list head_dims;       /* not given: 64,128 */
+    struct int_list head_dims;       /* read them with dims_qk and dims_v; not given: 64,128 */
     struct int_list q_lens, kv_lens; /* not given: by preset; equal */
     bool dtypes_given, dtypes[5];    /* indexed by attn_dtype; not given: by device */
     bool out_dtypes[2];              /* of O of 8-bit inputs: bf16, fp16 */
@@ -108,6 +108,12 @@ struct options {
     struct name_list given;       /* each option that was given: its name in the table, its value as typed or "" */
     char *command_line;           /* the whole command line, shell-quoted, for the record header */
 };
+
+/* An item of `head_dims`: columns of Q and K, and of V; dims_v is 0 where they are equal, as in attn_problem. */
+static inline int64_t dims_of(int64_t qk, int64_t v) { return qk | (v == qk ? 0 : v) << 32; }
+static inline int64_t dims_qk(int64_t item) { return item & INT32_MAX; }
+static inline int64_t dims_v(int64_t item) { return item >> 32; }
+enum { DIMS_CACHE_QK = 576, DIMS_CACHE_V = 512 }; /* of a cache in which V is the first columns of K */
 
 /* The largest --page-size, in rows. */
 enum { PAGE_SIZE_MAX = 65536 };

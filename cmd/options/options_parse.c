@@ -139,6 +139,54 @@ static bool parse_shapes(const char *name, const char *value, struct int_list *l
     }
 }
 
+static bool refuse_dims(const char *name, const char *value)
+{
+    return options_refuse(name, value,
+                          "must be multiples of 8 from 8 to 256 with commas, or pairs of them for Q and K x V as "
+                          "192x128; or %dx%d in --mode decode",
+                          DIMS_CACHE_QK, DIMS_CACHE_V);
+}
+
+/* One item of a list with pairs: a pair, a number or a range. */
+static bool parse_dims_item(const struct option_def *def, char *word, struct int_list *list)
+{
+    char why[160], *const cross = strchr(word, 'x');
+    int64_t qk = 0, v = 0;
+    if (cross) {
+        *cross = '\0';
+        if (!number_parse_count(word, &qk) || !number_parse_count(cross + 1, &v) ||
+            !((count_is_legal(def, qk) && count_is_legal(def, v)) || (qk == DIMS_CACHE_QK && v == DIMS_CACHE_V)))
+            return false;
+        list_add(list, dims_of(qk, v));
+        return true;
+    }
+    struct int_list plain = {NULL, 0};
+    bool good = number_parse_list(word, &plain.values, &plain.count, why, sizeof why);
+    for (int i = 0; i < plain.count && good; i++) {
+        good = count_is_legal(def, plain.values[i]);
+        list_add(list, plain.values[i]);
+    }
+    free(plain.values);
+    return good;
+}
+
+/* Head dims: 64,192x128. */
+static bool parse_dims(const struct option_def *def, const char *name, const char *value, struct int_list *list)
+{
+    if (!strchr(value, 'x'))
+        return parse_count_list(def, name, value, list);
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        char word[2 * PART_BYTES];
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), item);
+        if (list->count >= PARTS_MAX || !parse_dims_item(def, word, list))
+            return refuse_dims(name, value);
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
 /* The index of word[0, length) among the choices, or -1. */
 static int choice_index(const struct option_def *def, const char *word, size_t length)
 {
@@ -331,6 +379,7 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
         o->causal[1] = false;
         return true;
     case KIND_COUNT_LIST: return parse_count_list(def, name, value, field);
+    case KIND_DIMS: return parse_dims(def, name, value, field);
     case KIND_REAL_LIST: return parse_real_list(def, name, value, field);
     case KIND_WINDOWS: return parse_windows(def, name, value, field);
     case KIND_SHAPES: return parse_shapes(name, value, field);
@@ -377,6 +426,7 @@ static void free_value(struct options *o, const struct option_def *def)
     void *const field = (char *)o + def->offset;
     switch (def->kind) {
     case KIND_COUNT_LIST:
+    case KIND_DIMS:
     case KIND_WINDOWS:
     case KIND_SHAPES: {
         struct int_list *const list = field;

@@ -57,11 +57,11 @@ static bool check_heads(const struct parse *p, const struct int_list *dims)
                     "--kv-heads", typed(p, "--kv-heads"), "must divide --heads %s%s", typed(p, "--heads"),
                     o->heads.count + o->kv_heads.count > 2 ? ", each of them; --shape takes pairs, as 32x8,64x8" : "");
         for (int i = 0; i < dims->count && !o->heads.count; i++) {
-            const int64_t heads = heads_of(o, dims->values[i]);
+            const int64_t heads = heads_of(o, dims_qk(dims->values[i]));
             if (heads % o->kv_heads.values[k])
                 return options_refuse("--kv-heads", typed(p, "--kv-heads"),
                                       "must divide the %" PRId64 " heads that --hidden %s makes of --d %" PRId64, heads,
-                                      typed(p, "--hidden"), dims->values[i]);
+                                      typed(p, "--hidden"), dims_qk(dims->values[i]));
         }
     }
     return true;
@@ -101,10 +101,10 @@ static bool check_8_bits(const struct parse *p)
         return options_refuse("--scale-block", typed(p, "--scale-block"),
                               "needs --fp8-scale block, whose blocks it sizes");
     for (int i = 0; i < o->head_dims.count && o->hadamard; i++)
-        if (o->head_dims.values[i] & (o->head_dims.values[i] - 1))
+        if (dims_qk(o->head_dims.values[i]) & (dims_qk(o->head_dims.values[i]) - 1))
             return options_refuse("--hadamard", NULL,
                                   "cannot be used with --d %" PRId64 "; head dims must be powers of two",
-                                  o->head_dims.values[i]);
+                                  dims_qk(o->head_dims.values[i]));
     if (narrow && o->mode_given && o->modes[ATTN_BWD])
         return options_refuse("--mode", typed(p, "--mode"),
                               "cannot be used with --dtype %s, which has no backward; "
@@ -122,6 +122,10 @@ static bool check_decode(const struct parse *p)
         if (typed(p, of_decode[i]) && strcmp(typed(p, of_decode[i]), "0") != 0)
             return options_refuse(of_decode[i], typed(p, of_decode[i]),
                                   "needs --mode decode, a forward against a cache");
+    for (int i = 0; i < o->head_dims.count && !o->modes[MODE_DECODE] && !o->input_dir; i++)
+        if (dims_qk(o->head_dims.values[i]) == DIMS_CACHE_QK && o->command != COMMAND_VERIFY)
+            return options_refuse("--d", typed(p, "--d"), "%dx%d needs --mode decode, a forward against a cache",
+                                  DIMS_CACHE_QK, DIMS_CACHE_V);
     if (!o->modes[MODE_DECODE])
         return true;
     if (o->modes[MODE_FWD] || o->modes[MODE_BWD])
@@ -170,15 +174,16 @@ static bool product_is_within(int64_t limit, int64_t a, int64_t b, int64_t c, in
            number_multiply(product, d, &product) && product <= limit;
 }
 
-/* Checks one (q_len, head_dim) with the longest kv_len. When it is too large, the message names the largest number that
- * was given. */
-static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int64_t head_dim)
+/* Checks one (q_len, head dims) with the longest kv_len. When it is too large, the message names the largest number
+ * that was given. */
+static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int64_t dims)
 {
     const struct options *o = p->o;
+    const int64_t head_dim = dims_v(dims) > dims_qk(dims) ? dims_v(dims) : dims_qk(dims);
     const int64_t tokens = o->total_tokens ? o->total_tokens : 16384;
     const int64_t len = o->modes[MODE_DECODE] ? kv_len : q_len; /* whose tokens are counted */
     const int64_t batch = o->batches.count ? largest_of(&o->batches, 1) : tokens / len > 1 ? tokens / len : 1;
-    const int64_t heads = heads_of(o, head_dim), longest = q_len > kv_len ? q_len : kv_len;
+    const int64_t heads = heads_of(o, dims_qk(dims)), longest = q_len > kv_len ? q_len : kv_len;
     const bool tensor_fits = product_is_within(TENSOR_ELEMENTS_MAX, batch, heads, longest, head_dim);
     if (tensor_fits && product_is_within(SCORE_ELEMENTS_MAX, batch, heads, q_len, kv_len))
         return true;

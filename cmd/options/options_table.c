@@ -31,7 +31,8 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 /* Texts that two rows share. */
 #define HEAD_DIMS_DETAIL                                                                                               \
     "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says "    \
-    "why."
+    "why. QxV, as 192x128, is a V (and O) of another head dimension than Q and K. 576x512, in --mode decode, is a "    \
+    "cache in which V is the first 512 columns of K, in the same memory."
 #define DTYPE_DETAIL "Types of Q, K, V, the output and the gradients."
 #define DTYPE_8_BIT_DETAIL                                                                                             \
     " e4m3 and e5m2 have 8 bits: the forward alone, with scales (--fp8-scale) and an output of another type "          \
@@ -66,12 +67,11 @@ const struct option_def option_table[] = {
                "follows an equals sign."},
     {"--no-causal", NULL, KIND_NO_CAUSAL, AT(causal), GIVEN(causal_given), .help = "mask; --causal alone = yes",
      .commands = FOR_PROBLEMS, .detail = "The same as --causal=no."},
-    {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64,128"),
-     .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = FOR_RUNS | FOR_GATES,
+    {"--d", "--headdim", KIND_DIMS, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64,128"), .unit = "N,...",
+     .help = "head dims, multiples of 8; 192x128: V has 128", .commands = FOR_RUNS | FOR_GATES,
      .detail = HEAD_DIMS_DETAIL},
-    {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64"),
-     .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = FOR_SELFTEST,
-     .detail = HEAD_DIMS_DETAIL},
+    {"--d", "--headdim", KIND_DIMS, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64"), .unit = "N,...",
+     .help = "head dims, multiples of 8 up to 256", .commands = FOR_SELFTEST, .detail = HEAD_DIMS_DETAIL},
     {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 1, .max = INT32_MAX, LATE("1k:16k:*2"), .unit = "N,...",
      .help = "query lengths", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Query lengths; also the key lengths where --kv-len is not given. The default is the preset's."},

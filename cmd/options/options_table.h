@@ -12,6 +12,7 @@ enum option_kind {
     KIND_NO_CAUSAL,  /* the same field, without a value */
     KIND_COUNT,      /* int64_t or uint64_t */
     KIND_COUNT_LIST, /* struct int_list */
+    KIND_DIMS,       /* struct int_list of dims_of; 192x128 beside plain numbers */
     KIND_WINDOWS,    /* struct int_list; `none` or -1 is -1 */
     KIND_SHAPES,     /* struct int_list; 32x8,64x8 is 32 8 64 8 */
     KIND_REAL,       /* double */

@@ -101,7 +101,7 @@ const char *option_values(const struct option_def *def, char *buffer, size_t siz
     option_legal_text(def, buffer, size);
     if (def->unit && strcmp(buffer, def->unit) == 0)
         buffer[0] = 0;
-    if (def->kind == KIND_COUNT_LIST)
+    if (def->kind == KIND_COUNT_LIST || def->kind == KIND_DIMS)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), "; lists and ranges");
     const bool takes_several = def->kind == KIND_CHOICE_SET || def->kind == KIND_REAL_LIST;
     if (takes_several && strlen(buffer) > sizeof several) /* shorter, for the width of the help */

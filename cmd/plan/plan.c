@@ -141,14 +141,15 @@ bool plan_shape_fits(const struct attn_problem *p)
     const int64_t heads = p->q_heads, len = p->q_len > p->kv_len ? p->q_len : p->kv_len;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int64_t tokens = is_packed ? (p->total_q > p->total_k ? p->total_q : p->total_k) : len;
+    const int64_t widest = attn_v_head_dim(p) > p->head_dim ? attn_v_head_dim(p) : p->head_dim;
     return number_multiply(is_packed ? 1 : p->batch, heads, &n) && number_multiply(n, tokens, &n) &&
-           number_multiply(n, p->head_dim, &n) && n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX &&
+           number_multiply(n, widest, &n) && n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX &&
            heads <= INT32_MAX && p->batch > 0 && p->q_len > 0 && p->kv_len > 0 && p->head_dim > 0 && heads > 0;
 }
 
 /* What one problem of a sweep is made from; 0 = by the papers' convention, or equal. */
 struct choice {
-    int64_t head_dim, q_len, kv_len, batch, q_heads, kv_heads, window_left, window_right;
+    int64_t head_dim, v_head_dim, q_len, kv_len, batch, q_heads, kv_heads, window_left, window_right;
     const char *lengths, *block_mask; /* "" = fixed, none */
 };
 
@@ -171,6 +172,7 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
     const int64_t tokens = o->total_tokens ? o->total_tokens : preset->total_tokens;
     const int64_t hidden = o->hidden ? o->hidden : preset->hidden;
     p->head_dim = c->head_dim;
+    p->v_head_dim = c->v_head_dim;
     p->q_len = c->q_len;
     p->kv_len = c->kv_len ? c->kv_len : c->q_len;
     p->batch = default_batch(p, c, tokens);
@@ -345,7 +347,8 @@ static int cross(const struct options *o, enum preset preset, const struct prese
             item.hadamard = o->hadamard && attn_dtype_is_8_bit(kind->dtype);
             for (int l = 0; l < (o->lengths.count ? o->lengths.count : 1) && status == EXIT_OK; l++)
                 for (int m = 0; m < (o->block_masks.count ? o->block_masks.count : 1) && status == EXIT_OK; m++) {
-                    const struct choice c = {.head_dim = dims.values[d],
+                    const struct choice c = {.head_dim = dims_qk(dims.values[d]),
+                                             .v_head_dim = dims_v(dims.values[d]),
                                              .window_left = -1,
                                              .window_right = -1,
                                              .lengths = o->lengths.count ? o->lengths.names[l] : "",
@@ -395,7 +398,8 @@ static int keep_points(const struct options *o, struct plan *plan)
 static bool has_tensors_like(const struct attn_problem *a, const struct attn_problem *b)
 {
     return a->batch == b->batch && a->q_heads == b->q_heads && a->kv_heads == b->kv_heads && a->q_len == b->q_len &&
-           a->kv_len == b->kv_len && a->head_dim == b->head_dim && a->lengths == b->lengths;
+           a->kv_len == b->kv_len && a->head_dim == b->head_dim && attn_v_head_dim(a) == attn_v_head_dim(b) &&
+           a->lengths == b->lengths;
 }
 
 static const char *print_shapes(const struct attn_problem *p, char *buffer, size_t size)

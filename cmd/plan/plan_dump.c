@@ -96,13 +96,13 @@ static bool is_wanted(const struct options *o, const struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
     return (!o->mode_given || o->modes[problem_mode_of(p, item->mode)]) && o->causal[p->causal] &&
-           (!o->dtypes_given || o->dtypes[p->dtype]) && is_in(&o->head_dims, p->head_dim) &&
-           is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) && is_in(&o->batches, p->batch) &&
-           is_in(&o->heads, p->q_heads) && is_in(&o->kv_heads, p->kv_heads) && is_shape(&o->shapes, p) &&
-           is_in(&o->windows_left, p->window_left) && is_in(&o->windows_right, p->window_right) &&
-           has_attributes(o, p) && has_kind(o, item) && (isnan(o->scale) || (float)o->scale == p->scale) &&
-           (!is_given(o, "--layout") || o->layout == p->layout) && (!o->dists_given || o->dists[item->dist]) &&
-           (!is_given(o, "--seed") || o->seed == item->seed);
+           (!o->dtypes_given || o->dtypes[p->dtype]) &&
+           is_in(&o->head_dims, dims_of(p->head_dim, attn_v_head_dim(p))) && is_in(&o->q_lens, p->q_len) &&
+           is_in(&o->kv_lens, p->kv_len) && is_in(&o->batches, p->batch) && is_in(&o->heads, p->q_heads) &&
+           is_in(&o->kv_heads, p->kv_heads) && is_shape(&o->shapes, p) && is_in(&o->windows_left, p->window_left) &&
+           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) && has_kind(o, item) &&
+           (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
+           (!o->dists_given || o->dists[item->dist]) && (!is_given(o, "--seed") || o->seed == item->seed);
 }
 
 /* One field of the problem: numbers and names as JSON has them. False when it is absent or of another kind. */
@@ -160,19 +160,29 @@ static struct dump_strides read_strides(const json_t *object)
     return read;
 }
 
+static bool is_dim(int64_t dim) { return dim >= 8 && dim <= 256 && dim % 8 == 0; }
+
+/* Those that --d takes. */
+static bool has_legal_dims(const struct problem_key *key)
+{
+    const int64_t v = key->v_head_dim == INT64_MIN ? key->head_dim : key->v_head_dim;
+    return (is_dim(key->head_dim) && is_dim(v)) ||
+           (key->head_dim == DIMS_CACHE_QK && v == DIMS_CACHE_V && key->mode == MODE_DECODE);
+}
+
 /* The item of a key that is complete. False when no command could have made it. */
 static bool item_of(const struct problem_key *key, const struct dump_strides *read, struct plan *plan,
                     struct plan_item *item)
 {
-    const bool may_be_packed = key->q_len == key->kv_len && key->layout == ATTN_BSHD;
-    const bool is_legal =
-        key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 && (key->causal | 1) == 1 &&
-        key->head_dim >= 8 && key->head_dim <= 256 && key->head_dim % 8 == 0 && key->kv_heads > 0 && key->q_heads > 0 &&
-        key->q_heads % key->kv_heads == 0 && key->window_left >= -1 && key->window_left <= INT32_MAX &&
-        key->window_right >= -1 && key->window_right <= (key->causal ? 0 : INT32_MAX) && key->dropout >= 0 &&
-        key->dropout <= 0.9999 && is_legal_kind(key) && key->scale >= 1e-30 && key->scale <= 1e30 &&
-        read->batch_gap >= 0 && read->batch_gap >> GAP_MAX_BITS == 0 && read->strides >= 0 &&
-        (read->strides != PLAN_PACKED_QKV || may_be_packed);
+    const bool may_be_packed = key->q_len == key->kv_len && key->layout == ATTN_BSHD && key->v_head_dim == INT64_MIN;
+    const bool is_legal = key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 &&
+                          (key->causal | 1) == 1 && has_legal_dims(key) && key->kv_heads > 0 && key->q_heads > 0 &&
+                          key->q_heads % key->kv_heads == 0 && key->window_left >= -1 &&
+                          key->window_left <= INT32_MAX && key->window_right >= -1 &&
+                          key->window_right <= (key->causal ? 0 : INT32_MAX) && key->dropout >= 0 &&
+                          key->dropout <= 0.9999 && is_legal_kind(key) && key->scale >= 1e-30 && key->scale <= 1e30 &&
+                          read->batch_gap >= 0 && read->batch_gap >> GAP_MAX_BITS == 0 && read->strides >= 0 &&
+                          (read->strides != PLAN_PACKED_QKV || may_be_packed);
     *item = (struct plan_item){.mode = problem_direction(key->mode),
                                .dist = (enum fill_dist)key->dist,
                                .logit_std = key->logit_std > 0 ? key->logit_std : 0,
@@ -193,7 +203,8 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
                                            .window_right = key->window_right,
                                            .scale = (float)key->scale,
                                            .quant_scale = (enum attn_quant_scale)key->quant_scale,
-                                           .scale_block = key->scale_block}};
+                                           .scale_block = key->scale_block,
+                                           .v_head_dim = key->v_head_dim > 0 ? key->v_head_dim : 0}};
     if (key->out_dtype >= 0)
         item->problem.out_dtype = (enum attn_dtype)key->out_dtype;
     const struct problem_attributes attributes = problem_attributes_of(key);

@@ -149,9 +149,11 @@ static void draw_head_dim(struct random_draw *d)
     static const int64_t native[] = {64, 96, 128, 192, 256};
     const struct int_list *asked = &d->options->head_dims;
     struct attn_problem *p = &d->item->problem;
-    if (asked->count)
-        p->head_dim = asked->values[between(d, 0, asked->count - 1)];
-    else if (chance(d, 50))
+    if (asked->count) {
+        const int64_t dims = asked->values[between(d, 0, asked->count - 1)];
+        p->head_dim = dims_qk(dims) > 256 && !is_cache(d) ? DIMS_CACHE_V / 4 : dims_qk(dims);
+        p->v_head_dim = dims_qk(dims) > 256 && !is_cache(d) ? 0 : dims_v(dims);
+    } else if (chance(d, 50))
         p->head_dim = native[between(d, 0, LENGTH_OF(native) - 1)];
     else
         p->head_dim = 8 * between(d, 1, 32);
@@ -168,6 +170,27 @@ static int64_t draw_length(struct random_draw *d)
     const int64_t which = between(d, -1, LENGTH_OF(edges) - 1);
     const int64_t len = which < 0 ? (chance(d, 70) ? 1 : longest(d)) : edges[which] + between(d, -1, 1);
     return len <= longest(d) ? len : between_by_size(d, 1, longest(d));
+}
+
+/* A V of another head dim than Q and K: pairs that models have, or any; of a cache also one that V shares with K. With
+ * --d those that were asked. */
+static void draw_v_head_dim(struct random_draw *d)
+{
+    static const int64_t pairs[][2] = {{192, 128}, {64, 128}, {128, 64}, {96, 64}};
+    struct attn_problem *p = &d->item->problem;
+    const bool is_drawn = chance(d, 12), is_any = chance(d, 30), is_shared = chance(d, 30);
+    const int64_t pair = between(d, 0, LENGTH_OF(pairs) - 1), any = 8 * between(d, 1, 32);
+    if (d->options->head_dims.count || d->options->hadamard || !is_drawn)
+        return;
+    if (is_cache(d) && is_shared) {
+        p->head_dim = DIMS_CACHE_QK;
+        p->v_head_dim = DIMS_CACHE_V;
+    } else if (is_any) {
+        p->v_head_dim = any == p->head_dim ? 0 : any;
+    } else {
+        p->head_dim = pairs[pair][0];
+        p->v_head_dim = pairs[pair][1];
+    }
 }
 
 /* Against a cache few new tokens, half of the time one. */
@@ -292,8 +315,8 @@ static void draw_strides(struct random_draw *d)
 {
     const struct attn_problem *p = &d->item->problem;
     const bool is_list = strncmp(d->lengths, "list", 4) == 0;
-    const bool may_be_packed =
-        p->layout == ATTN_BSHD && p->q_len == p->kv_len && (is_list || !d->lengths[0]) && !is_cache(d);
+    const bool may_be_packed = p->layout == ATTN_BSHD && p->q_len == p->kv_len && (is_list || !d->lengths[0]) &&
+                               !is_cache(d) && !p->v_head_dim;
     const bool is_contiguous = chance(d, 60), is_packed = chance(d, 70), is_own = chance(d, 60);
     d->item->strides = is_contiguous                ? PLAN_CONTIGUOUS
                        : may_be_packed && is_packed ? PLAN_PACKED_QKV
@@ -404,6 +427,7 @@ static const struct random_attribute attributes[] = {
     {"fp8-scale", draw_fp8_scale},
     {"scale-block", draw_scale_block},
     {"head dim", draw_head_dim},
+    {"V's head dim", draw_v_head_dim},
     {"hadamard", draw_hadamard},
     {"q_len", draw_q_len},
     {"kv_len", draw_kv_len},

@@ -1,5 +1,4 @@
-/* The problems of `fabench verify`: hard shapes, what real kernels got wrong (section 6 of docs/design.md); and those
- * of `fabench selftest`. */
+/* The problems of `fabench verify`: hard shapes, what real kernels got wrong (section 6 of docs/design.md). */
 #include "cmd/plan/plan.h"
 
 #include <math.h>
@@ -9,6 +8,10 @@
 #include "cmd/base/log.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
+
+static const int64_t verify_dims[] = {64, 128};
+#define DIMS_CACHE ((int64_t)DIMS_CACHE_V << 32 | DIMS_CACHE_QK) /* dims_of, as a constant */
+#define DIMS_192_128 (INT64_C(128) << 32 | 192)
 
 /* One shape; each is crossed with modes, masks, dtypes and head dims. */
 struct hard_shape {
@@ -140,20 +143,30 @@ static const struct hard_shape strided_shapes[] = {
 /* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
  * table, as many keys as new tokens, new tokens over several tiles, windows, dropout, softcap. Not crossed with the
  * modes; causal unless --causal says otherwise. */
-static const struct {
+static const struct hard_cache {
     struct hard_shape shape;
     const char *lengths;
     int64_t window_left;
     struct problem_attributes attributes;
+    int64_t dims; /* dims_of; 0 = verify_dims */
 } cache_shapes[] = {
-    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "fixed", -1, {.page_size = 8}},
-    {{3, 4, 2, 1, 300, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:300:1:129", -1, {.page_size = 16}},
-    {{2, 8, 1, 1, 257, FILL_NORMAL, ATTN_BHSD, true, false, 0}, "list:257:128", -1, {.page_size = 0}},
-    {{4, 2, 2, 5, 260, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:5:64:65:260", -1, {.page_size = 64}},
-    {{1, 2, 1, 1, 4096, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "fixed", -1, {.page_size = 128}},
-    {{2, 4, 4, 130, 390, FILL_PEAK, ATTN_BHSD, false, false, 0}, "list:130:390", -1, {.page_size = 256}},
-    {{3, 2, 1, 3, 200, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:200:7:129", 50, {.dropout = 0.3}},
-    {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "fixed", -1, {.page_size = 8}, 0},
+    {{3, 4, 2, 1, 300, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:300:1:129", -1, {.page_size = 16}, 0},
+    {{2, 8, 1, 1, 257, FILL_NORMAL, ATTN_BHSD, true, false, 0}, "list:257:128", -1, {.page_size = 0}, 0},
+    {{4, 2, 2, 5, 260, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:5:64:65:260", -1, {.page_size = 64}, 0},
+    {{1, 2, 1, 1, 4096, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "fixed", -1, {.page_size = 128}, 0},
+    {{2, 4, 4, 130, 390, FILL_PEAK, ATTN_BHSD, false, false, 0}, "list:130:390", -1, {.page_size = 256}, 0},
+    {{3, 2, 1, 3, 200, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:200:7:129", 50, {.dropout = 0.3}, 0},
+    {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}, 0},
+};
+
+static const struct hard_cache later_caches[] = {
+    /* V in the first columns of K: one query for many heads, in pages and not, several new tokens; V of another head
+     * dim in memory of its own. */
+    {{2, 16, 1, 1, 300, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:300:65", -1, {.page_size = 16}, DIMS_CACHE},
+    {{3, 8, 1, 3, 190, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:190:3:64", -1, {.page_size = 0}, DIMS_CACHE},
+    {{1, 128, 1, 2, 130, FILL_PEAK, ATTN_BHSD, false, false, 0}, "fixed", 50, {.page_size = 64}, DIMS_CACHE},
+    {{2, 4, 2, 1, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:257:128", -1, {.page_size = 16}, DIMS_192_128},
 };
 
 /* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len
@@ -189,6 +202,24 @@ static const struct hard_arrays array_shapes[] = {
     {{1, 2, 1, 200, 33000, FILL_NORMAL, ATTN_BHSD, false, true, 0}, 128, "", "strided:300", 64, -1, -1, 0},
 };
 
+/* What is asked beyond the tables above; crossed like them, with the head dims of `beyond` where it has some. Behind
+ * all others in the plan, so that their seeds stay; new rows at the end. */
+#define NO_WINDOW .window_left = -1, .window_right = -1
+static const struct {
+    struct hard_shape shape;
+    struct attn_problem beyond;
+} beyond_shapes[] = {
+    /* V and O narrower and wider than Q and K: lengths at and beside tiles, groups, rows that see nothing, dropout, and
+     * pairs that are no tiles of any kernel. */
+    {{1, 2, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.head_dim = 192, .v_head_dim = 128, NO_WINDOW}},
+    {{2, 4, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0}, {.head_dim = 192, .v_head_dim = 128, NO_WINDOW}},
+    {{1, 4, 1, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.head_dim = 64, .v_head_dim = 128, NO_WINDOW}},
+    {{1, 2, 2, 257, 257, FILL_PEAK, ATTN_BSHD, false, false, 0}, {.head_dim = 128, .v_head_dim = 64, NO_WINDOW}},
+    {{1, 2, 1, 65, 190, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     {.head_dim = 96, .v_head_dim = 72, NO_WINDOW, .dropout = 0.2f, .dropout_seed = 1}},
+    {{1, 8, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0}, {.head_dim = 192, .v_head_dim = 128, NO_WINDOW}},
+};
+
 const char *const plan_strides_names[] = {[PLAN_CONTIGUOUS] = "contiguous",
                                           [PLAN_PACKED_QKV] = "packed_qkv",
                                           [PLAN_PADDED_ROWS] = "padded_rows",
@@ -214,7 +245,7 @@ void plan_name_whole(struct plan_item *item)
 /* Without its name; the number of the plan's problems makes its seed. */
 static struct plan_item item_of_shape(const struct options *o, const struct hard_shape *shape,
                                       const struct attn_problem *beyond, const struct attn_problem *kind,
-                                      enum attn_mode mode, bool causal, int64_t head_dim, const struct plan *plan)
+                                      enum attn_mode mode, bool causal, int64_t dims, const struct plan *plan)
 {
     struct plan_item item = {.mode = mode,
                              .dist = shape->dist,
@@ -230,14 +261,15 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
     p->kv_heads = shape->kv_heads;
     p->q_len = shape->q_len;
     p->kv_len = shape->kv_len;
-    p->head_dim = head_dim;
+    p->head_dim = dims_qk(dims);
+    p->v_head_dim = dims_v(dims);
     p->dtype = kind->dtype;
     p->out_dtype = kind->out_dtype;
     p->quant_scale = kind->quant_scale;
     p->scale_block = kind->scale_block;
     p->layout = shape->layout;
     p->causal = causal;
-    p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
+    p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)p->head_dim)) : (float)o->scale;
     return item;
 }
 
@@ -255,15 +287,16 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, c
     plan_add(plan, &item);
 }
 
-static const int64_t verify_dims[] = {64, 128};
-
 /* A shape with each mode, mask, head dim and kind of the options. */
 static void cross_shape(const struct options *o, enum attn_platform platform, const struct hard_shape *shape,
                         const struct hard_arrays *arrays, const struct attn_problem *beyond,
                         const struct attn_problem *kinds, int kind_count, struct plan *plan)
 {
-    const int64_t *const dims = o->head_dims.count ? o->head_dims.values : arrays ? &arrays->head_dim : verify_dims;
-    const int dim_count = o->head_dims.count ? o->head_dims.count : arrays ? 1 : 2;
+    const int64_t own = arrays             ? arrays->head_dim
+                        : beyond->head_dim ? dims_of(beyond->head_dim, beyond->v_head_dim)
+                                           : 0;
+    const int64_t *const dims = o->head_dims.count ? o->head_dims.values : own ? &own : verify_dims;
+    const int dim_count = o->head_dims.count ? o->head_dims.count : own ? 1 : 2;
     if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
         return;
     for (int i = 0; i < 4; i++) {
@@ -271,7 +304,8 @@ static void cross_shape(const struct options *o, enum attn_platform platform, co
         const bool causal = i >> 1 & 1;
         for (int d = 0; d < dim_count; d++)
             for (int k = 0; k < kind_count; k++)
-                if (o->modes[mode] && !(attn_dtype_is_8_bit(kinds[k].dtype) && mode == ATTN_BWD) && o->causal[causal] &&
+                if (o->modes[mode] && dims_qk(dims[d]) <= 256 &&
+                    !(attn_dtype_is_8_bit(kinds[k].dtype) && mode == ATTN_BWD) && o->causal[causal] &&
                     !(causal && beyond->window_right > 0))
                     add_shape(o, shape, arrays, beyond, &kinds[k], mode, causal, dims[d], plan);
     }
@@ -311,29 +345,54 @@ static void add_strided_shapes(const struct options *o, enum attn_platform platf
     }
 }
 
-/* The caches of one dtype and its scales. */
-static void add_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
+static void add_beyond(const struct options *o, enum attn_platform platform, const struct attn_problem *kinds,
+                       int kind_count, struct plan *plan)
 {
-    const int dims = o->head_dims.count ? o->head_dims.count : 2, count = sizeof cache_shapes / sizeof cache_shapes[0];
+    for (size_t s = 0; s < sizeof beyond_shapes / sizeof beyond_shapes[0]; s++)
+        cross_shape(o, platform, &beyond_shapes[s].shape, NULL, &beyond_shapes[s].beyond, kinds, kind_count, plan);
+}
+
+static void add_cache(const struct options *o, const struct hard_cache *cache, const struct attn_problem *kind,
+                      bool causal, int64_t dims, struct plan *plan)
+{
+    struct attn_problem beyond = {.lengths = ATTN_CACHE, .window_left = cache->window_left, .window_right = -1};
+    struct reason why;
+    problem_set_attributes(&cache->attributes, &beyond);
+    struct plan_item item = item_of_shape(o, &cache->shape, &beyond, kind, ATTN_FWD, causal, dims, plan);
+    const bool good = plan_set_arrays(plan, &item, cache->lengths, 0, "", 0, &why);
+    FABENCH_ASSERT(good, "%s", why.text);
+    plan_name_whole(&item);
+    plan_add(plan, &item);
+}
+
+/* Rows of caches for one dtype and its scales. */
+static void cross_caches(const struct options *o, const struct hard_cache *rows, int count,
+                         const struct attn_problem *kind, struct plan *plan)
+{
     if (o->mode_given && !o->modes[MODE_DECODE])
         return;
-    for (int n = 0; n < count * 2 * dims; n++) {
-        const int s = n / dims / 2, d = n % dims;
-        const bool causal = n / dims % 2 == 0;
-        struct attn_problem beyond = {
-            .lengths = ATTN_CACHE, .window_left = cache_shapes[s].window_left, .window_right = -1};
-        struct reason why;
-        if ((o->preset == PRESET_QUICK && !cache_shapes[s].shape.quick) ||
-            !(o->causal_given ? o->causal[causal] : causal))
-            continue;
-        problem_set_attributes(&cache_shapes[s].attributes, &beyond);
-        struct plan_item item = item_of_shape(o, &cache_shapes[s].shape, &beyond, kind, ATTN_FWD, causal,
-                                              o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
-        const bool good = plan_set_arrays(plan, &item, cache_shapes[s].lengths, 0, "", 0, &why);
-        FABENCH_ASSERT(good, "%s", why.text);
-        plan_name_whole(&item);
-        plan_add(plan, &item);
+    for (int s = 0; s < count; s++) {
+        const int64_t *const dims = o->head_dims.count ? o->head_dims.values
+                                    : rows[s].dims     ? &rows[s].dims
+                                                       : verify_dims;
+        const int dim_count = o->head_dims.count ? o->head_dims.count : rows[s].dims ? 1 : 2;
+        for (int n = 0; n < 2 * dim_count; n++) {
+            const bool causal = n < dim_count;
+            if ((o->preset == PRESET_QUICK && !rows[s].shape.quick) || !(o->causal_given ? o->causal[causal] : causal))
+                continue;
+            add_cache(o, &rows[s], kind, causal, dims[n % dim_count], plan);
+        }
     }
+}
+
+static void add_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
+{
+    cross_caches(o, cache_shapes, sizeof cache_shapes / sizeof cache_shapes[0], kind, plan);
+}
+
+static void add_later_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
+{
+    cross_caches(o, later_caches, sizeof later_caches / sizeof later_caches[0], kind, plan);
 }
 
 /* True when the words of `part` follow each other in `name`; words have - between them. */
@@ -443,141 +502,12 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         if (is_wanted_dtype(o, platform, dtypes[t]))
             add_strided_shapes(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
     }
-    return finish_plan(o, EXIT_OK, plan);
-}
-
-/* ---- selftest ---- */
-
-/* Options -> the problems of `selftest`. Order: dtype, mask, mode, head_dim, length, what is beyond dense attention; of
- * each dtype caches last. */
-
-/* For the faults of cmd/selftest/faults.c that need more than dense attention: a row for each set of attributes. The
- * windows are narrow, so that one key is a large part of them at any length, and no multiple of a tile. A window to the
- * right is left out under the causal mask. */
-static const struct selftest_family {
-    int64_t window_left, window_right;
-    struct problem_attributes attributes;
-    bool is_packed, has_block_mask;
-} selftest_family[] = {
-    {-1, -1, {.dropout = 0}, false, false},
-    {100, 30, {.dropout = 0}, false, false},
-    {100, 30, {.dropout = 0.1, .dropout_seed = 1}, false, false},
-    {-1, -1, {.dropout = 0}, true, false},
-    {-1, -1, {.dropout = 0}, false, true},
-};
-
-/* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
-enum { SELFTEST_SCALE_BLOCK = 64, SELFTEST_PAGE = 16 };
-
-static struct plan_item item_of_selftest(const struct options *o, enum attn_dtype dtype, enum attn_mode mode,
-                                         bool causal, int64_t head_dim, int64_t len)
-{
-    struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed};
-    struct attn_problem *p = &item.problem;
-    p->batch = 1;
-    p->q_heads = p->kv_heads =
-        o->selftest_heads ? o->selftest_heads : 2; /* at least two, because one fault swaps two heads */
-    p->q_len = p->kv_len = len;
-    p->head_dim = head_dim;
-    p->dtype = dtype;
-    p->layout = ATTN_BSHD;
-    p->causal = causal;
-    p->window_left = p->window_right = -1;
-    p->scale = (float)(1.0 / sqrt((double)head_dim));
-    return item;
-}
-
-static void add_with_arrays(struct plan *plan, struct plan_item *item, const char *lengths, const char *block_mask,
-                            int64_t mask_block)
-{
-    struct reason why;
-    const bool good = plan_set_arrays(plan, item, lengths, 0, block_mask, mask_block, &why);
-    FABENCH_ASSERT(good, "%s", why.text);
-    plan_add(plan, item);
-}
-
-/* Rows of long sequences: the last ones, because the reference takes most of the time. */
-static int64_t some_rows(int64_t len) { return len < 1024 ? len : 1024; }
-
-/* Packed: `len` is the longest length; a sequence of 100 shows one key more, and one has none. A block of the mask is
- * at least 1/256 of what a row sees. */
-static void add_wide(const struct plan_item *dense, const struct selftest_family *family, struct plan *plan)
-{
-    struct plan_item item = *dense;
-    struct attn_problem *p = &item.problem;
-    const int64_t len = p->kv_len, mask_block = len <= 16384 ? 32 : (len + 511) / 512;
-    char lengths[96] = "";
-    p->window_left = family->window_left;
-    p->window_right = p->causal ? -1 : family->window_right;
-    problem_set_attributes(&family->attributes, p);
-    if (family->is_packed)
-        snprintf(lengths, sizeof lengths, "list:%lldx%lld:0:100:%lldx%lld", (long long)some_rows(len), (long long)len,
-                 (long long)some_rows(len / 3), (long long)(len / 3));
-    if (family->has_block_mask)
-        p->q_len = some_rows(len);
-    add_with_arrays(plan, &item, lengths, family->has_block_mask ? "random:0.5" : "", mask_block);
-}
-
-/* 8-bit inputs have a backward nowhere. */
-static void add_8_bits(const struct plan_item *dense, struct plan *plan)
-{
-    struct plan_item item = *dense;
-    item.problem.out_dtype = ATTN_BF16;
-    item.problem.quant_scale = ATTN_SCALE_BLOCK;
-    item.problem.scale_block = SELFTEST_SCALE_BLOCK;
-    if (item.mode == ATTN_FWD)
-        plan_add(plan, &item);
-}
-
-/* Caches in pages, one new token each: the longest has `len` keys; one of a third has one whole split and a short one;
- * the last page of some is not full. */
-static void add_cache(const struct options *o, enum attn_dtype dtype, int64_t head_dim, int64_t len, struct plan *plan)
-{
-    struct plan_item item = item_of_selftest(o, dtype, ATTN_FWD, !o->causal_given || o->causal[1], head_dim, len);
-    char lengths[64];
-    item.problem.batch = 0; /* as many as there are lengths */
-    item.problem.q_len = 1;
-    item.problem.lengths = ATTN_CACHE;
-    item.problem.page_size = SELFTEST_PAGE;
-    snprintf(lengths, sizeof lengths, "list:%lld:%lld:%lld:37", (long long)len, (long long)(len - 27),
-             (long long)(len / 3));
-    add_with_arrays(plan, &item, lengths, "", 0);
-}
-
-/* All of one dtype, direction, mask, head dim and length. */
-static void add_family(const struct plan_item *dense, struct plan *plan)
-{
-    if (attn_dtype_is_8_bit(dense->problem.dtype)) {
-        add_8_bits(dense, plan);
-        return;
-    }
-    for (size_t f = 0; f < sizeof selftest_family / sizeof selftest_family[0]; f++)
-        add_wide(dense, &selftest_family[f], plan);
-}
-
-int plan_make_selftest(const struct options *o, struct plan *plan)
-{
-    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32, ATTN_E4M3, ATTN_E5M2};
-    static int64_t default_dims[] = {64}, default_lens[] = {1024, 16384};
-    const struct int_list dims = o->head_dims.count ? o->head_dims : (struct int_list){default_dims, 1};
-    const struct int_list lens = o->q_lens.count ? o->q_lens : (struct int_list){default_lens, 2};
-    const bool has_caches = !o->mode_given || o->modes[MODE_DECODE];
-    memset(plan, 0, sizeof *plan);
-    plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
-    plan->preset = "selftest";
     for (int t = 0; t < 5; t++) {
-        if (o->dtypes_given && !o->dtypes[dtypes[t]])
-            continue;
-        for (int i = 0; i < 4 * dims.count * lens.count; i++) {
-            const int64_t len = lens.values[i % lens.count], dim = dims.values[i / lens.count % dims.count];
-            const int which = i / lens.count / dims.count;
-            const enum attn_mode mode = which & 1 ? ATTN_BWD : ATTN_FWD;
-            const struct plan_item dense = item_of_selftest(o, dtypes[t], mode, which >> 1, dim, len);
-            if (o->modes[mode] && o->causal[which >> 1])
-                add_family(&dense, plan);
-        }
-        for (int i = 0; i < dims.count * lens.count && has_caches && !attn_dtype_is_8_bit(dtypes[t]); i++)
-            add_cache(o, dtypes[t], dims.values[i / lens.count], lens.values[i % lens.count], plan);
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        const int kind_count = is_wanted_dtype(o, platform, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
+        add_beyond(o, platform, kinds, kind_count, plan);
+        for (int k = 0; k < kind_count; k++)
+            add_later_caches(o, &kinds[k], plan);
     }
-    return 0;
+    return finish_plan(o, EXIT_OK, plan);
 }

@@ -76,20 +76,20 @@ enum attn_mode problem_direction(int mode) { return mode == MODE_BWD ? ATTN_BWD 
 
 double problem_flops(const struct attn_problem *p, enum attn_mode mode, double pairs)
 {
-    const double forward = 4.0 * (double)p->head_dim * pairs;
-    return mode == ATTN_FWD ? forward : 2.5 * forward;
+    const double qk = (double)p->head_dim, v = (double)attn_v_head_dim(p);
+    return mode == ATTN_FWD ? 2 * (qk + v) * pairs : 2 * (3 * qk + 2 * v) * pairs;
 }
 
 double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)
 {
-    const double element = (double)attn_dtype_bytes(p->dtype);
-    const double rows = (double)problem_all_rows(p);
-    const double q = (double)p->q_heads * rows * (double)p->head_dim * element;
-    const double o = (double)p->q_heads * rows * (double)p->head_dim * (double)attn_dtype_bytes(attn_output_dtype(p));
-    const double kv = (double)p->kv_heads * keys * (double)p->head_dim * element;
+    const double rows = (double)problem_all_rows(p), v_dim = (double)attn_v_head_dim(p);
+    const double q = (double)p->q_heads * rows * (double)p->head_dim * (double)attn_dtype_bytes(p->dtype);
+    const double o = (double)p->q_heads * rows * v_dim * (double)attn_dtype_bytes(attn_output_dtype(p));
+    const double k_column = (double)p->kv_heads * keys * (double)attn_dtype_bytes(attn_kv_dtype(p));
+    const double k = k_column * (double)p->head_dim, v = attn_v_is_in_k(p) ? 0 : k_column * v_dim;
     const double lse = (double)p->q_heads * rows * 4;
     /* fwd: Q K V -> O LSE.  bwd: Q K V O LSE dO -> dQ dK dV. */
-    return mode == ATTN_FWD ? q + o + 2 * kv + lse : 4 * q + 4 * kv + lse;
+    return mode == ATTN_FWD ? q + o + k + v + lse : 2 * (q + o) + 2 * (k + v) + lse;
 }
 
 bool problem_has_blind_rows(const struct attn_problem *p)

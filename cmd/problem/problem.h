@@ -38,8 +38,8 @@ enum problem_mode { MODE_FWD = ATTN_FWD, MODE_BWD = ATTN_BWD, MODE_DECODE = 2, M
 enum problem_mode problem_mode_of(const struct attn_problem *, enum attn_mode);
 enum attn_mode problem_direction(int mode); /* of an enum problem_mode */
 
-/* Section 3 of docs/design.md: fwd 4 * head_dim * visible pairs of all sequences and query heads (problem_pairs), bwd
- * 2.5 times that. */
+/* Section 3 of docs/design.md: of each of `pairs` visible pairs of all sequences and query heads (problem_pairs) fwd
+ * 2 (d + d_v), bwd 2 (3 d + 2 d_v), which is 2.5 times that where d_v, V's head dim, is d, that of Q and K. */
 double problem_flops(const struct attn_problem *, enum attn_mode, double pairs);
 
 /* Bytes of memory traffic when each input is read once and each output is written once. keys: of K and of V, over all

@@ -31,6 +31,7 @@ static bool has_default_output(const struct problem_key *k) { return k->out_dtyp
 static bool has_default_scales(const struct problem_key *k) { return k->quant_scale <= ATTN_SCALE_TENSOR; }
 static bool has_default_blocks(const struct problem_key *k) { return k->scale_block <= 0 || k->scale_block == 128; }
 static bool is_not_rotated(const struct problem_key *k) { return k->hadamard != 1; }
+static bool has_equal_dims(const struct problem_key *k) { return k->v_head_dim == INT64_MIN; }
 static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
 
 #define HAS_NO(kind, field, c_type, option, absent, words)                                                             \
@@ -109,7 +110,9 @@ const struct problem_field problem_fields[] = {
     {FIELD(hadamard, PROBLEM_COUNT),
      .meaning = "1 where Q and K were rotated by a random-sign Hadamard matrix before they were quantised, else 0",
      .option = "--hadamard", .is_default = is_not_rotated, .is_compared = true, .label = "hadamard", .absent = "0",
-     .is_flag = true}};
+     .is_flag = true},
+    {FIELD(v_head_dim, PROBLEM_COUNT), .meaning = "head dimension of V and O, where it is not head_dim",
+     .is_default = has_equal_dims, .is_compared = true, .label = "dv", .may_be_empty = true}};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
@@ -177,6 +180,7 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .out_dtype = attn_dtype_is_8_bit(p->dtype) ? (int)p->out_dtype : -1,
                               .quant_scale = p->quant_scale,
                               .scale_block = p->scale_block,
+                              .v_head_dim = attn_v_head_dim(p) == p->head_dim ? INT64_MIN : p->v_head_dim,
                               PROBLEM_ATTRIBUTES(FROM_PROBLEM)};
     snprintf(key.lengths, sizeof key.lengths, "%s", arrays && arrays->lengths[0] ? arrays->lengths : "fixed");
     snprintf(key.block_mask, sizeof key.block_mask, "%s",
@@ -347,8 +351,10 @@ char *problem_key_options(const struct problem_key *key)
         if (!field->option || (field->is_default && field->is_default(key)) ||
             !*problem_field_text(field, key, value, sizeof value))
             continue;
-        /* --causal takes words, while its column has numbers. */
+        /* --causal takes words, while its column has numbers; --d has two columns. */
         const bool is_mask = field->offset == offsetof(struct problem_key, causal);
+        if (field->offset == offsetof(struct problem_key, head_dim) && !has_equal_dims(key))
+            snprintf(value, sizeof value, "%" PRId64 "x%" PRId64, key->head_dim, key->v_head_dim);
         text_add(&options, " %s%s", field->option,
                  is_mask          ? key->causal == 1 ? "=yes" : "=no"
                  : field->is_flag ? ""

@@ -127,6 +127,7 @@ static double flops_of_shape(const struct record_row *row)
                                    .q_len = k->q_len,
                                    .kv_len = k->kv_len,
                                    .head_dim = k->head_dim,
+                                   .v_head_dim = k->v_head_dim > 0 && k->v_head_dim <= INT32_MAX ? k->v_head_dim : 0,
                                    .causal = k->causal == 1,
                                    .window_left = window_of(k->window_left),
                                    .window_right = window_of(k->window_right)};

@@ -16,23 +16,24 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
                             struct reference_outputs *out, char *memory)
 {
     const size_t lse = (size_t)(p->q_heads * problem_all_rows(p)) * sizeof(float);
-    const size_t q = lse * (size_t)p->head_dim;
-    const size_t kv = (size_t)(p->kv_heads * problem_all_keys(p) * p->head_dim) * sizeof(float);
+    const size_t q = lse * (size_t)p->head_dim, o = lse * (size_t)attn_v_head_dim(p);
+    const size_t key = (size_t)(p->kv_heads * problem_all_keys(p)) * sizeof(float);
+    const size_t k = key * (size_t)p->head_dim, v = key * (size_t)attn_v_head_dim(p);
     const bool backward = mode == ATTN_BWD;
     const struct {
         float **pointer;
         size_t bytes;
         bool wanted;
     } all[] = {
-        {&out->o, q, true},
+        {&out->o, o, true},
         {&out->lse, lse, true},
-        {&out->o_abs, q, with_abs && !backward},
+        {&out->o_abs, o, with_abs && !backward},
         {&out->dq, q, backward},
-        {&out->dk, kv, backward},
-        {&out->dv, kv, backward},
+        {&out->dk, k, backward},
+        {&out->dv, v, backward},
         {&out->dq_abs, q, with_abs && backward},
-        {&out->dk_abs, kv, with_abs && backward},
-        {&out->dv_abs, kv, with_abs && backward},
+        {&out->dk_abs, k, with_abs && backward},
+        {&out->dv_abs, v, with_abs && backward},
     };
     size_t used = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -353,7 +354,9 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
 static enum attn_status measure_references(struct backend *be, const struct plan_item *item,
                                            struct check_reference *reference, struct attn_message *why)
 {
-    const size_t bytes = (size_t)item->problem.head_dim * sizeof(float);
+    const struct attn_problem *p = &item->problem;
+    const int64_t widest = p->head_dim > attn_v_head_dim(p) ? p->head_dim : attn_v_head_dim(p);
+    const size_t bytes = (size_t)widest * sizeof(float);
     void *zeros = NULL;
     TRY(be->ops->alloc(be, bytes, &zeros, why));
     enum attn_status status = be->ops->pattern(be, zeros, bytes, 0, why);

@@ -16,8 +16,9 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struc
     const bool has_pages = view->problem.page_size > 0; /* which the table finds, from the view's first sequence on */
     for (int i = 0; i < 4; i++) {
         const enum attn_dtype output = attn_output_dtype(&view->problem), input = view->problem.dtype;
+        const enum attn_dtype cached = attn_kv_dtype(&view->problem);
         of_q[i]->data = check_element_at(of_q[i], i == 0 ? input : output, view->batch_offset, view->q_head_offset);
-        of_kv[i]->data = check_element_at(of_kv[i], i < 2 ? input : output, has_pages ? 0 : view->batch_offset,
+        of_kv[i]->data = check_element_at(of_kv[i], i < 2 ? cached : output, has_pages ? 0 : view->batch_offset,
                                           view->kv_head_offset);
     }
     if (moved.seqused_k)
@@ -128,14 +129,14 @@ struct check_last_rows check_last_rows_of(const struct plan_item *item, int64_t 
 void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const struct check_last_rows *rows)
 {
     struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_kv[] = {&t->k, &t->v};
-    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype);
+    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype), kv_bytes = (int64_t)attn_dtype_bytes(attn_kv_dtype(p));
     const int64_t output_bytes = (int64_t)attn_dtype_bytes(attn_output_dtype(p));
     for (int i = 0; i < 4; i++)
         if (of_q[i]->data)
             of_q[i]->data =
                 (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * (i == 0 ? bytes : output_bytes);
     for (int i = 0; i < 2; i++)
-        of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * bytes;
+        of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * kv_bytes;
 }
 
 int64_t check_find_sequence(const struct plan_item *item, int64_t batch)

@@ -91,9 +91,9 @@ enum attn_status denormals_measure(struct backend *be, enum attn_mode mode, cons
         return ATTN_OK;
     if (mode == ATTN_FWD)
         return measure_values(be, p, t->v, &view->sizes.v, why);
-    TRY(measure(be, p, TENSOR_Q, t->q, view->reference.o, &view->sizes.q, why));
+    TRY(measure(be, p, TENSOR_Q, t->q, view->reference.dq, &view->sizes.q, why));
     TRY(measure(be, p, TENSOR_K, t->k, view->reference.dk, &view->sizes.k, why));
-    TRY(measure(be, p, TENSOR_V, t->v, view->reference.dk, &view->sizes.v, why));
+    TRY(measure(be, p, TENSOR_V, t->v, view->reference.dv, &view->sizes.v, why));
     return measure(be, p, TENSOR_DO, t->dout, view->reference.o, &view->sizes.dout, why);
 }
 
@@ -112,7 +112,7 @@ struct denormal_errors denormals_of(const struct check_view *view, enum problem_
     const double kept = 1 - (double)p->dropout, unit = 0x1p-24 / sqrt(12);
     const double rows = (double)(p->q_heads / p->kv_heads) * seen(p, p->q_len);
     /* dS itself and, where it is made from the rounded P, that times dP - D, which is as large as two dP. */
-    const double dp2 = (double)p->head_dim * x->dout.rms * x->dout.rms * x->v.rms * x->v.rms / kept;
+    const double dp2 = (double)attn_v_head_dim(p) * x->dout.rms * x->dout.rms * x->v.rms * x->v.rms / kept;
     const double ds = fabs((double)p->scale) * unit * sqrt(1 + 2 * dp2);
     struct input_size of = {0, 0, 0};
     double error = 0, one = 0;

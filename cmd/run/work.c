@@ -37,7 +37,7 @@ enum attn_status work_change(struct work *work, struct tensor_set *outputs, stru
     for (size_t i = 0; i < sizeof to.qk.negated / sizeof to.qk.negated[0]; i++) {
         const uint64_t bits = next_random(work);
         to.qk.negated[i] = (uint32_t)bits;
-        to.v.negated[i] = (uint32_t)(bits >> 32);
+        to.v.negated[i] = attn_v_is_in_k(&work->item->problem) ? to.qk.negated[i] : (uint32_t)(bits >> 32);
     }
     TRY(inputs_change_signs(work->backend, work->item, work->inputs, &to, why));
     outputs->signs = to;

@@ -52,24 +52,25 @@ static enum attn_status add_part(const struct fault_job *job, struct attn_proble
 {
     static const enum problem_tensor of_q[] = {TENSOR_Q, TENSOR_O, TENSOR_DO}, of_kv[] = {TENSOR_K, TENSOR_V};
     const struct attn_problem *p = job->problem;
-    const int64_t q_heads = p->batch * p->q_heads, kv_heads = p->batch * p->kv_heads, dim = p->head_dim;
+    const int64_t q_heads = p->batch * p->q_heads, kv_heads = p->batch * p->kv_heads, dim = p->head_dim,
+                  v_dim = attn_v_head_dim(p);
     part.q_len = q.count;
     part.kv_len = kv.count;
     struct host_tensors t = host_tensors_make(&part, job->mode);
     for (int i = 0; i < (job->mode == ATTN_FWD ? 1 : 3); i++)
-        take(t.at[of_q[i]], job->correct->at[of_q[i]], q_heads, p->q_len, dim, &q);
+        take(t.at[of_q[i]], job->correct->at[of_q[i]], q_heads, p->q_len, i == 0 ? dim : v_dim, &q);
     for (int i = 0; i < 2; i++)
-        take(t.at[of_kv[i]], job->correct->at[of_kv[i]], kv_heads, p->kv_len, dim, &kv);
+        take(t.at[of_kv[i]], job->correct->at[of_kv[i]], kv_heads, p->kv_len, i == 0 ? dim : v_dim, &kv);
     if (job->mode == ATTN_BWD)
         take(t.at[TENSOR_LSE], job->correct->at[TENSOR_LSE], q_heads, p->q_len, 1, &q);
     const enum attn_status status = job->attend(job->context, &part, job->mode, &t, why);
     if (status == ATTN_OK && job->mode == ATTN_FWD) {
-        give(t.at[TENSOR_O], wrong->at[TENSOR_O], q_heads, p->q_len, dim, &q);
+        give(t.at[TENSOR_O], wrong->at[TENSOR_O], q_heads, p->q_len, v_dim, &q);
         give(t.at[TENSOR_LSE], wrong->at[TENSOR_LSE], q_heads, p->q_len, 1, &q);
     } else if (status == ATTN_OK) {
         give(t.at[TENSOR_DQ], wrong->at[TENSOR_DQ], q_heads, p->q_len, dim, &q);
         give(t.at[TENSOR_DK], wrong->at[TENSOR_DK], kv_heads, p->kv_len, dim, &kv);
-        give(t.at[TENSOR_DV], wrong->at[TENSOR_DV], kv_heads, p->kv_len, dim, &kv);
+        give(t.at[TENSOR_DV], wrong->at[TENSOR_DV], kv_heads, p->kv_len, v_dim, &kv);
     }
     host_tensors_free(&t);
     return status;
@@ -151,7 +152,7 @@ static enum attn_status nan_row(const struct fault_job *job, enum problem_tensor
 {
     (void)why;
     const struct attn_problem *p = job->problem;
-    const int64_t dim = tensor == TENSOR_LSE ? 1 : p->head_dim;
+    const int64_t dim = tensor_shape_of(p, tensor).head_dim;
     float *row = wrong->at[tensor] + p->q_len / 2 * dim;
     for (int64_t c = 0; c < dim; c++)
         row[c] = NAN;
@@ -247,7 +248,25 @@ static enum attn_status no_rescale(const struct fault_job *job, enum problem_ten
     return status;
 }
 
+/* A kernel that takes V's head dim for that of Q and K sums over so many columns. */
+static enum attn_status v_dim_for_k(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                    struct attn_message *why)
+{
+    (void)tensor;
+    const struct attn_problem *p = job->problem;
+    struct host_tensors cut = host_tensors_copy(job->correct, p, job->mode);
+    for (int64_t i = 0; i < host_tensors_elements(p, TENSOR_Q); i++)
+        if (i % p->head_dim >= attn_v_head_dim(p))
+            cut.at[TENSOR_Q][i] = 0;
+    struct fault_job changed = *job;
+    changed.correct = &cut;
+    const enum attn_status status = all_of(&changed, p, wrong, why);
+    host_tensors_free(&cut);
+    return status;
+}
+
 static bool is_causal(const struct attn_problem *p) { return p->causal; }
+static bool has_narrow_v(const struct attn_problem *p) { return attn_v_head_dim(p) < p->head_dim; }
 static bool has_two_tiles(const struct attn_problem *p) { return p->kv_len >= 2 * FAULT_TILE; }
 static bool has_left_edge(const struct attn_problem *p) { return p->window_left > 0; }
 static bool has_right_edge(const struct attn_problem *p) { return p->window_right >= 0 && !p->causal; }
@@ -326,6 +345,11 @@ static const struct fault faults[] = {
      .rules = BOTH(RULE(BLOCK_RMS)),
      .attributes = ATTN_WITH_BLOCK_MASK,
      .make = faults_skipped_block},
+    {.name = "V's head dim for K's",
+     .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)},
+     .attributes = ATTN_WITH_V_HEAD_DIM,
+     .needs = has_narrow_v,
+     .make = v_dim_for_k},
 };
 
 const struct fault *fault_table(int *count)

@@ -322,7 +322,8 @@ static const char *beyond_dense(const struct attn_problem *p)
                  {ATTN_WITH_PACKED_LENGTHS, "packed lengths"},
                  {ATTN_WITH_BLOCK_MASK, "block mask"},
                  {ATTN_WITH_DROPOUT, "dropout"},
-                 {ATTN_WITH_WINDOW, "window"}};
+                 {ATTN_WITH_WINDOW, "window"},
+                 {ATTN_WITH_V_HEAD_DIM, "V's head dim"}};
     const struct attn_request request = {.problem = p};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (attn_attributes(&request) & names[i].attribute)

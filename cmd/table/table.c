@@ -208,12 +208,15 @@ static void print_capped(struct table *t, const struct record_row *row, char *ce
 
 static void print_shape(struct table *t, const struct record_row *row, char *cell)
 {
-    char q[24], kv[24];
+    char q[24], kv[24], v_dim[24] = "";
     (void)t;
     number_print_count(row->key.q_len, q, sizeof q);
     number_print_count(row->key.kv_len, kv, sizeof kv);
-    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s", (long long)row->key.batch, (long long)row->key.q_heads,
-        (long long)row->key.kv_heads, q, kv, (long long)row->key.head_dim, row->key.layout == ATTN_BHSD ? " bhsd" : "");
+    if (row->key.v_head_dim > 0)
+        snprintf(v_dim, sizeof v_dim, "/%lld", (long long)row->key.v_head_dim);
+    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s%s", (long long)row->key.batch, (long long)row->key.q_heads,
+        (long long)row->key.kv_heads, q, kv, (long long)row->key.head_dim, v_dim,
+        row->key.layout == ATTN_BHSD ? " bhsd" : "");
 }
 
 static void print_mask(struct table *t, const struct record_row *row, char *cell)

@@ -58,8 +58,8 @@ struct cpu_backward_column {
 struct cpu_kernels {
     const char *name;
     int64_t forward_rows, forward_cols, backward_rows, backward_cols; /* the tiles */
-    size_t (*forward_scratch_floats)(int64_t head_dim);
-    size_t (*backward_scratch_floats)(int64_t head_dim);
+    size_t (*forward_scratch_floats)(int64_t head_dim, int64_t v_head_dim);
+    size_t (*backward_scratch_floats)(int64_t head_dim, int64_t v_head_dim);
     void (*forward_tile)(const struct cpu_forward_tile *);
     void (*backward_column)(const struct cpu_backward_column *);
     /* In place: x becomes exp(x - max) / sum of the same; returns ln sum exp(x). n >= 1. */

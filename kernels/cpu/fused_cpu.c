@@ -52,9 +52,11 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS,
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM,
     SPLITS_MAX = 1024
 };
+
+static bool is_head_dim(int64_t d) { return d >= 8 && d <= 256 && d % 8 == 0; }
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
@@ -66,8 +68,10 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED, "runs on the CPU only");
     if ((status = cpu_accepts_dtype(request, why)) != ATTN_OK)
         return status;
-    if (p->head_dim < 8 || p->head_dim > 256 || p->head_dim % 8 != 0)
-        return attn_fail(why, ATTN_UNSUPPORTED, "takes head dims that are multiples of 8 up to 256");
+    if (!(is_head_dim(p->head_dim) && is_head_dim(attn_v_head_dim(p))) &&
+        !(p->head_dim == 576 && p->v_head_dim == 512 && p->lengths == ATTN_CACHE))
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes head dims that are multiples of 8 up to 256%s",
+                         p->lengths == ATTN_CACHE ? ", and 576 with a V of 512" : "");
     if (request->mode == ATTN_BWD && (p->lengths == ATTN_CACHE || request->splits != 0))
         return attn_fail(why, ATTN_UNSUPPORTED, "takes a cache and a number of splits in the forward only");
     if (request->splits < 0 || request->splits > SPLITS_MAX)
@@ -93,7 +97,7 @@ static const char *variant(const struct attn_request *request)
 
 /* The workspace: delta [batch, q_heads, q_len], as LSE, and dq_semaphore [batch, q_heads, row tiles] (both backward
  * only), then one scratch per thread, then, of a forward with more than one split, LSE [splits, rows] and O [splits,
- * rows, head_dim], the rows in the order of LSE. Everything on multiples of 64 bytes. */
+ * rows, V's head dim], the rows in the order of LSE. Everything on multiples of 64 bytes. */
 struct layout {
     size_t delta_floats, semaphore_words, scratch_floats; /* scratch of one thread */
     size_t rows, split_lse_floats, split_o_floats;        /* rows of Q over all heads; 0 = no splits */
@@ -110,18 +114,18 @@ static struct layout workspace_layout(const struct attn_request *request, const 
     const size_t heads = (size_t)p->batch * (size_t)p->q_heads;
     layout.rows = p->lengths == ATTN_PACKED ? (size_t)p->q_heads * (size_t)p->total_q : heads * (size_t)p->q_len;
     if (request->mode == ATTN_FWD) {
-        layout.scratch_floats = whole_cache_lines(kernels->forward_scratch_floats(p->head_dim));
+        layout.scratch_floats = whole_cache_lines(kernels->forward_scratch_floats(p->head_dim, attn_v_head_dim(p)));
         if (request->splits > 1) {
             layout.splits = request->splits;
             layout.split_lse_floats = whole_cache_lines((size_t)layout.splits * layout.rows);
-            layout.split_o_floats = whole_cache_lines((size_t)layout.splits * layout.rows * (size_t)p->head_dim);
+            layout.split_o_floats = whole_cache_lines((size_t)layout.splits * layout.rows * (size_t)attn_v_head_dim(p));
         }
         return layout;
     }
     const size_t tiles = (size_t)((p->q_len + kernels->backward_rows - 1) / kernels->backward_rows);
     layout.delta_floats = whole_cache_lines(layout.rows);
     layout.semaphore_words = whole_cache_lines(heads * tiles);
-    layout.scratch_floats = whole_cache_lines(kernels->backward_scratch_floats(p->head_dim));
+    layout.scratch_floats = whole_cache_lines(kernels->backward_scratch_floats(p->head_dim, attn_v_head_dim(p)));
     return layout;
 }
 
@@ -251,8 +255,8 @@ static void forward(const struct call *x, float *scratch)
         choose_keys(x, split, &tile);
         if (parts.o) {
             const size_t row = (size_t)split * x->layout->rows + (size_t)attn_lse_index(p, x->t, b, h, row0);
-            tile.o = parts.o + row * (size_t)p->head_dim;
-            tile.o_stride = p->head_dim;
+            tile.o = parts.o + row * (size_t)attn_v_head_dim(p);
+            tile.o_stride = attn_v_head_dim(p);
             tile.lse = parts.lse + row;
         }
         tile.scratch = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats;
@@ -263,7 +267,7 @@ static void forward(const struct call *x, float *scratch)
 /* One row of O and LSE from those of the splits. A split that saw no key has LSE = -inf and adds nothing. */
 static void merge_row(const struct call *x, const struct split_results *parts, size_t row, float *o, float *lse)
 {
-    const size_t d = (size_t)x->p->head_dim, rows = x->layout->rows;
+    const size_t d = (size_t)attn_v_head_dim(x->p), rows = x->layout->rows;
     const int64_t splits = x->layout->splits;
     double max = -INFINITY, sum = 0;
     for (int64_t s = 0; s < splits; s++) /* NaN becomes the maximum, and the results NaN */
@@ -322,7 +326,7 @@ static void prepare_tile(const struct call *x, int64_t b, int64_t h, int64_t til
         const float *o = row_of(x, x->t->o, b, h, i), *dout = row_of(x, x->t->dout, b, h, i);
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t c = 0; c < one.head_dim; c++)
+        for (int64_t c = 0; c < attn_v_head_dim(&one); c++)
             sum += (double)o[c] * (double)dout[c];
         delta[attn_lse_index(x->p, x->t, b, h, i)] = (float)sum;
         memset(row_of(x, x->t->dq, b, h, i), 0, (size_t)one.head_dim * sizeof(float));

@@ -211,33 +211,35 @@ CPU_TARGET static void visible_ranges(const struct attn_problem *p, int64_t row0
 
 struct forward {
     const struct cpu_forward_tile *tile;
-    int64_t d, width, padded_rows, lanes;   /* width: d in whole vectors; lanes: padded rows in whole panels */
+    int64_t d, v_d, width, v_width;         /* head dims of Q and K, of V; in whole vectors */
+    int64_t padded_rows, lanes;             /* lanes: padded rows in whole panels */
     float scale;                            /* > 0; a negative one is in the sign of Q^T */
     float *qt;                              /* [lanes / PANEL][d][PANEL] */
-    float *o;                               /* [FORWARD_ROWS][width] */
+    float *o;                               /* [FORWARD_ROWS][v_width] */
     float *st;                              /* [FORWARD_COLS][FORWARD_ROWS] */
     float *max, *sum, *factor, *low, *high; /* [FORWARD_ROWS]; max is that of scale * S */
-    float *k_copy, *v_copy;                 /* [FORWARD_COLS][width] */
+    float *k_copy, *v_copy;                 /* [FORWARD_COLS][width], [FORWARD_COLS][v_width] */
 };
 
-static size_t forward_scratch_floats(int64_t d)
+static size_t forward_scratch_floats(int64_t d, int64_t v_d)
 {
-    const int64_t width = round_up(d, LANES);
-    return (size_t)(FORWARD_ROWS * d + FORWARD_ROWS * width + FORWARD_COLS * FORWARD_ROWS + 5 * FORWARD_ROWS +
-                    2 * FORWARD_COLS * width);
+    const int64_t width = round_up(d, LANES), v_width = round_up(v_d, LANES);
+    return (size_t)(FORWARD_ROWS * d + FORWARD_ROWS * v_width + FORWARD_COLS * FORWARD_ROWS + 5 * FORWARD_ROWS +
+                    FORWARD_COLS * (width + v_width));
 }
 
 static struct forward forward_state(const struct cpu_forward_tile *tile)
 {
-    struct forward s = {.tile = tile, .d = tile->problem->head_dim};
+    struct forward s = {.tile = tile, .d = tile->problem->head_dim, .v_d = attn_v_head_dim(tile->problem)};
     s.width = round_up(s.d, LANES);
+    s.v_width = round_up(s.v_d, LANES);
     s.padded_rows = round_up(tile->rows, BLOCK_M);
     s.lanes = round_up(s.padded_rows, PANEL);
     /* Not zero: a masked score of -infinity times the scale has to stay -infinity. */
     s.scale = fmaxf(fabsf(tile->problem->scale), FLT_MIN);
     s.qt = tile->scratch;
     s.o = s.qt + FORWARD_ROWS * s.d;
-    s.st = s.o + FORWARD_ROWS * s.width;
+    s.st = s.o + FORWARD_ROWS * s.v_width;
     s.max = s.st + FORWARD_COLS * FORWARD_ROWS;
     s.sum = s.max + FORWARD_ROWS;
     s.factor = s.sum + FORWARD_ROWS;
@@ -316,27 +318,26 @@ CPU_TARGET static void drop_scores(const struct forward *s, int64_t col0, int64_
 }
 
 /* The keys [col0, col0 + cols) of K or V as view_rows gives them; where they lie in pages always as a copy. */
-CPU_TARGET static struct view view_keys(const struct forward *s, const float *from, int64_t stride, int64_t page_stride,
-                                        int64_t col0, int64_t cols, float *copy)
+CPU_TARGET static struct view view_keys(const struct forward *s, int64_t d, const float *from, int64_t stride,
+                                        int64_t page_stride, int64_t col0, int64_t cols, float *copy)
 {
     const struct cpu_pages *pages = &s->tile->pages;
-    const int64_t height = round_up(cols, BLOCK_M);
+    const int64_t height = round_up(cols, BLOCK_M), width = round_up(d, LANES);
     if (!pages->table)
-        return view_rows(from + col0 * stride, stride, cols, s->d, copy);
-    memset(copy, 0, (size_t)(height * s->width) * sizeof *copy);
+        return view_rows(from + col0 * stride, stride, cols, d, copy);
+    memset(copy, 0, (size_t)(height * width) * sizeof *copy);
     for (int64_t i = 0; i < cols; i++) {
         const int64_t key = col0 + i, page = pages->table[key / pages->size];
-        memcpy(copy + i * s->width, from + page * page_stride + key % pages->size * stride,
-               (size_t)s->d * sizeof *copy);
+        memcpy(copy + i * width, from + page * page_stride + key % pages->size * stride, (size_t)d * sizeof *copy);
     }
-    return (struct view){copy, s->width};
+    return (struct view){copy, width};
 }
 
 CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64_t cols)
 {
     const struct cpu_forward_tile *t = s->tile;
-    const struct view k = view_keys(s, t->k, t->k_stride, t->pages.k_stride, col0, cols, s->k_copy);
-    const struct view v = view_keys(s, t->v, t->v_stride, t->pages.v_stride, col0, cols, s->v_copy);
+    const struct view k = view_keys(s, s->d, t->k, t->k_stride, t->pages.k_stride, col0, cols, s->k_copy);
+    const struct view v = view_keys(s, s->v_d, t->v, t->v_stride, t->pages.v_stride, col0, cols, s->v_copy);
     multiply_rows(&(struct product){.m = round_up(cols, BLOCK_M),
                                     .n = s->lanes,
                                     .k = s->d,
@@ -357,7 +358,7 @@ CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64
     if (t->problem->dropout != 0.0f)
         drop_scores(s, col0, cols);
     multiply_columns(&(struct product){.m = s->padded_rows,
-                                       .n = s->width,
+                                       .n = s->v_width,
                                        .k = cols,
                                        .a = s->st,
                                        .a_stride = FORWARD_ROWS,
@@ -365,7 +366,7 @@ CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64
                                        .b_stride = v.stride,
                                        .b_panel = PANEL,
                                        .c = s->o,
-                                       .c_stride = s->width},
+                                       .c_stride = s->v_width},
                      s->factor);
 }
 
@@ -376,14 +377,14 @@ CPU_TARGET static void forward_finish(const struct forward *s)
     const struct cpu_forward_tile *t = s->tile;
     for (int64_t r = 0; r < t->rows; r++) {
         float *o = t->o + r * t->o_stride;
-        const float *sums = s->o + r * s->width;
+        const float *sums = s->o + r * s->v_width;
         if (s->sum[r] == 0) { /* not by the maximum, which does not see a NaN */
-            memset(o, 0, (size_t)s->d * sizeof *o);
+            memset(o, 0, (size_t)s->v_d * sizeof *o);
             t->lse[r] = -INFINITY;
             continue;
         }
         const float inverse = 1.0f / s->sum[r];
-        for (int64_t c = 0; c < s->d; c++)
+        for (int64_t c = 0; c < s->v_d; c++)
             o[c] = sums[c] * inverse;
         t->lse[r] = (float)((double)s->max[r] + log((double)s->sum[r]));
     }
@@ -394,7 +395,7 @@ CPU_TARGET static void forward_tile(const struct cpu_forward_tile *tile)
     const struct forward s = forward_state(tile);
     const struct attn_problem *p = tile->problem;
     pack_transposed(tile->q, tile->q_stride, tile->rows, s.lanes, s.d, p->scale < 0 ? -1.0f : 1.0f, s.qt);
-    memset(s.o, 0, (size_t)(s.padded_rows * s.width) * sizeof *s.o);
+    memset(s.o, 0, (size_t)(s.padded_rows * s.v_width) * sizeof *s.o);
     for (int64_t r = 0; r < s.lanes; r++) {
         s.max[r] = -INFINITY;
         s.sum[r] = 0.0f;
@@ -414,41 +415,43 @@ CPU_TARGET static void forward_tile(const struct cpu_forward_tile *tile)
 
 struct backward {
     const struct cpu_backward_column *column;
-    int64_t d, width, padded_cols, lanes;
-    float *kt, *vt;                   /* [lanes / PANEL][d][PANEL] */
-    float *dk, *dv;                   /* [BACKWARD_COLS][width], without the scale */
+    int64_t d, v_d, width, v_width, padded_cols, lanes;
+    float *kt, *vt;                   /* [lanes / PANEL][d][PANEL], [lanes / PANEL][v_d][PANEL] */
+    float *dk, *dv;                   /* [BACKWARD_COLS][width], without the scale; [BACKWARD_COLS][v_width] */
     float *p, *ds;                    /* [BACKWARD_ROWS][BACKWARD_COLS] */
     float *dq;                        /* [BACKWARD_ROWS][width], this column's part */
-    float *k_copy, *q_copy, *do_copy; /* [BACKWARD_COLS or _ROWS][width] */
+    float *k_copy, *q_copy, *do_copy; /* [BACKWARD_COLS or _ROWS][width], dO's [BACKWARD_ROWS][v_width] */
     float *low, *high;                /* [BACKWARD_ROWS] */
     float *ones;                      /* [BACKWARD_COLS] */
     struct view k;
 };
 
-static size_t backward_scratch_floats(int64_t d)
+static size_t backward_scratch_floats(int64_t d, int64_t v_d)
 {
-    const int64_t width = round_up(d, LANES);
-    return (size_t)(2 * BACKWARD_COLS * d + 3 * BACKWARD_COLS * width + 2 * BACKWARD_ROWS * BACKWARD_COLS +
-                    3 * BACKWARD_ROWS * width + 2 * BACKWARD_ROWS + BACKWARD_COLS);
+    const int64_t width = round_up(d, LANES), v_width = round_up(v_d, LANES);
+    return (size_t)(BACKWARD_COLS * (d + v_d) + BACKWARD_COLS * (2 * width + v_width) +
+                    2 * BACKWARD_ROWS * BACKWARD_COLS + BACKWARD_ROWS * (2 * width + v_width) + 2 * BACKWARD_ROWS +
+                    BACKWARD_COLS);
 }
 
 static struct backward backward_state(const struct cpu_backward_column *column)
 {
-    struct backward s = {.column = column, .d = column->problem->head_dim};
+    struct backward s = {.column = column, .d = column->problem->head_dim, .v_d = attn_v_head_dim(column->problem)};
     s.width = round_up(s.d, LANES);
+    s.v_width = round_up(s.v_d, LANES);
     s.padded_cols = round_up(column->cols, BLOCK_M);
     s.lanes = round_up(s.padded_cols, LANES);
     s.kt = column->scratch;
     s.vt = s.kt + BACKWARD_COLS * s.d;
-    s.dk = s.vt + BACKWARD_COLS * s.d;
+    s.dk = s.vt + BACKWARD_COLS * s.v_d;
     s.dv = s.dk + BACKWARD_COLS * s.width;
-    s.k_copy = s.dv + BACKWARD_COLS * s.width;
+    s.k_copy = s.dv + BACKWARD_COLS * s.v_width;
     s.p = s.k_copy + BACKWARD_COLS * s.width;
     s.ds = s.p + BACKWARD_ROWS * BACKWARD_COLS;
     s.dq = s.ds + BACKWARD_ROWS * BACKWARD_COLS;
     s.q_copy = s.dq + BACKWARD_ROWS * s.width;
     s.do_copy = s.q_copy + BACKWARD_ROWS * s.width;
-    s.low = s.do_copy + BACKWARD_ROWS * s.width;
+    s.low = s.do_copy + BACKWARD_ROWS * s.v_width;
     s.high = s.low + BACKWARD_ROWS;
     s.ones = s.high + BACKWARD_ROWS;
     return s;
@@ -551,7 +554,7 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     const int64_t padded_rows = round_up(rows, BLOCK_M);
     const struct view q = view_rows(t->q + head * t->q_head + row0 * t->q_stride, t->q_stride, rows, s->d, s->q_copy);
     const struct view dout =
-        view_rows(t->dout + head * t->dout_head + row0 * t->dout_stride, t->dout_stride, rows, s->d, s->do_copy);
+        view_rows(t->dout + head * t->dout_head + row0 * t->dout_stride, t->dout_stride, rows, s->v_d, s->do_copy);
     struct product scores = {.m = padded_rows,
                              .n = s->lanes,
                              .k = s->d,
@@ -563,9 +566,11 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
                              .c = s->p,
                              .c_stride = BACKWARD_COLS};
     multiply_rows(&scores);
+    scores.k = s->v_d;
     scores.a = dout.data;
     scores.a_stride = dout.stride;
     scores.b = s->vt;
+    scores.b_panel = s->v_d * PANEL;
     scores.c = s->ds;
     multiply_rows(&scores);
     const float *lse = t->lse + head * t->lse_head + row0, *delta = t->delta + head * t->lse_head + row0;
@@ -575,7 +580,7 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
         score_gradients(s, lse, delta, row0, rows);
 
     struct product gradient = {.m = s->padded_cols,
-                               .n = s->width,
+                               .n = s->v_width,
                                .k = rows,
                                .a = s->p,
                                .a_stride = BACKWARD_COLS,
@@ -583,8 +588,9 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
                                .b_stride = dout.stride,
                                .b_panel = PANEL,
                                .c = s->dv,
-                               .c_stride = s->width};
+                               .c_stride = s->v_width};
     multiply_columns(&gradient, s->ones);
+    gradient.n = gradient.c_stride = s->width;
     gradient.a = s->ds;
     gradient.b = q.data;
     gradient.b_stride = q.stride;
@@ -606,11 +612,11 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
 CPU_TARGET static void backward_finish(const struct backward *s)
 {
     const struct cpu_backward_column *t = s->column;
-    for (int64_t i = 0; i < t->cols; i++)
-        for (int64_t c = 0; c < s->d; c++) {
+    for (int64_t i = 0; i < t->cols; i++) {
+        for (int64_t c = 0; c < s->d; c++)
             t->dk[i * t->dk_stride + c] = t->problem->scale * s->dk[i * s->width + c];
-            t->dv[i * t->dv_stride + c] = s->dv[i * s->width + c];
-        }
+        memcpy(t->dv + i * t->dv_stride, s->dv + i * s->v_width, (size_t)s->v_d * sizeof *t->dv);
+    }
 }
 
 CPU_TARGET static void backward_column(const struct cpu_backward_column *column)
@@ -619,10 +625,10 @@ CPU_TARGET static void backward_column(const struct cpu_backward_column *column)
     const struct attn_problem *p = column->problem;
     const int64_t row_tiles = (p->q_len + BACKWARD_ROWS - 1) / BACKWARD_ROWS;
     pack_transposed(column->k, column->k_stride, column->cols, s.lanes, s.d, 1.0f, s.kt);
-    pack_transposed(column->v, column->v_stride, column->cols, s.lanes, s.d, 1.0f, s.vt);
+    pack_transposed(column->v, column->v_stride, column->cols, s.lanes, s.v_d, 1.0f, s.vt);
     s.k = view_rows(column->k, column->k_stride, column->cols, s.d, s.k_copy);
     memset(s.dk, 0, (size_t)(s.padded_cols * s.width) * sizeof *s.dk);
-    memset(s.dv, 0, (size_t)(s.padded_cols * s.width) * sizeof *s.dv);
+    memset(s.dv, 0, (size_t)(s.padded_cols * s.v_width) * sizeof *s.dv);
     for (int i = 0; i < BACKWARD_COLS; i++)
         s.ones[i] = 1.0f;
     for (int64_t head = 0; head < column->group; head++)

@@ -31,18 +31,16 @@ size_t cpu_widened_bytes(const struct attn_problem *p)
 {
     if (!attn_dtype_is_8_bit(p->dtype))
         return 0;
-    const size_t rows = 2 * ((size_t)rows_of(p, false) + (size_t)rows_of(p, true));
-    return (rows * (size_t)p->head_dim * sizeof(float) + 63) / 64 * 64;
+    const size_t rows = (size_t)rows_of(p, false) + (size_t)rows_of(p, true);
+    return (rows * (size_t)(p->head_dim + attn_v_head_dim(p)) * sizeof(float) + 63) / 64 * 64;
 }
 
-/* A contiguous tensor [batch, heads, len, head_dim], packed [heads, total, head_dim], at *next, which moves behind it.
- */
-static struct attn_tensor place(const struct attn_problem *p, bool is_kv, float **next)
+/* A contiguous tensor [batch, heads, len, d], packed [heads, total, d], at *next, which moves behind it. */
+static struct attn_tensor place(const struct attn_problem *p, bool is_kv, int64_t d, float **next)
 {
     const int64_t len = p->lengths == ATTN_PACKED ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;
-    const struct attn_tensor t = {*next, (is_kv ? p->kv_heads : p->q_heads) * len * p->head_dim, len * p->head_dim,
-                                  p->head_dim};
-    *next += rows_of(p, is_kv) * p->head_dim;
+    const struct attn_tensor t = {*next, (is_kv ? p->kv_heads : p->q_heads) * len * d, len * d, d};
+    *next += rows_of(p, is_kv) * d;
     return t;
 }
 
@@ -52,9 +50,9 @@ static void fill_table(enum attn_dtype dtype, float table[256])
         table[code] = dtype == ATTN_E4M3 ? attn_from_e4m3((uint8_t)code) : attn_from_e5m2((uint8_t)code);
 }
 
-static void widen_row(const struct attn_problem *p, const float table[256], const uint8_t *from, float scale, float *to)
+static void widen_row(int64_t d, const float table[256], const uint8_t *from, float scale, float *to)
 {
-    for (int64_t c = 0; c < p->head_dim; c++)
+    for (int64_t c = 0; c < d; c++)
         to[c] = table[from[c]] * scale;
 }
 
@@ -64,7 +62,7 @@ static void widen_queries(const struct attn_problem *p, const struct attn_tensor
     const int64_t rows = attn_sequence_at(p, t, b).q_len, group = p->q_heads / p->kv_heads;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t scale = attn_scale_index(p, t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, group, b, head, i);
-        widen_row(p, table, (const uint8_t *)t->q.data + attn_row_offset(p, t, t->q, b, head, i),
+        widen_row(p->head_dim, table, (const uint8_t *)t->q.data + attn_row_offset(p, t, t->q, b, head, i),
                   t->scale_q ? t->scale_q[scale] : 1.0f,
                   (float *)wide->tensors.q.data + attn_row_offset(&wide->problem, t, wide->tensors.q, b, head, i));
     }
@@ -76,10 +74,10 @@ static void widen_keys(const struct attn_problem *p, const struct attn_tensors *
     const int64_t keys = attn_sequence_at(p, t, b).kv_len;
     for (int64_t j = 0; j < keys; j++) {
         const int64_t scale = attn_scale_index(p, t->cu_seqlens_k, p->total_k, p->kv_heads, p->kv_len, 1, b, head, j);
-        widen_row(p, table, (const uint8_t *)t->k.data + attn_key_offset(p, t, t->k, b, head, j),
+        widen_row(p->head_dim, table, (const uint8_t *)t->k.data + attn_key_offset(p, t, t->k, b, head, j),
                   t->scale_k ? t->scale_k[scale] : 1.0f,
                   (float *)wide->tensors.k.data + attn_key_offset(&wide->problem, t, wide->tensors.k, b, head, j));
-        widen_row(p, table, (const uint8_t *)t->v.data + attn_key_offset(p, t, t->v, b, head, j),
+        widen_row(attn_v_head_dim(p), table, (const uint8_t *)t->v.data + attn_key_offset(p, t, t->v, b, head, j),
                   t->scale_v ? t->scale_v[scale] : 1.0f,
                   (float *)wide->tensors.v.data + attn_key_offset(&wide->problem, t, wide->tensors.v, b, head, j));
     }
@@ -93,10 +91,10 @@ void cpu_widen(const struct attn_request *request, const struct attn_tensors *t,
     wide->problem.dtype = ATTN_FP32;
     wide->problem.quant_scale = ATTN_SCALE_NONE;
     wide->problem.page_size = 0;
-    wide->tensors.q = place(p, false, &next);
-    wide->tensors.o = place(p, false, &next);
-    wide->tensors.k = place(p, true, &next);
-    wide->tensors.v = place(p, true, &next);
+    wide->tensors.q = place(p, false, p->head_dim, &next);
+    wide->tensors.o = place(p, false, attn_v_head_dim(p), &next);
+    wide->tensors.k = place(p, true, p->head_dim, &next);
+    wide->tensors.v = place(p, true, attn_v_head_dim(p), &next);
     fill_table(p->dtype, table);
     const int64_t q_tasks = p->batch * p->q_heads, tasks = q_tasks + p->batch * p->kv_heads;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(request->device->threads > 0 ? request->device->threads : 1)
@@ -117,7 +115,7 @@ void cpu_narrow(const struct attn_request *request, const struct cpu_widened *wi
             const float *from =
                 (const float *)wide->tensors.o.data + attn_row_offset(&wide->problem, t, wide->tensors.o, b, head, i);
             uint16_t *to = (uint16_t *)t->o.data + attn_row_offset(p, t, t->o, b, head, i);
-            for (int64_t c = 0; c < p->head_dim; c++)
+            for (int64_t c = 0; c < attn_v_head_dim(p); c++)
                 to[c] = p->out_dtype == ATTN_BF16 ? attn_to_bf16(from[c]) : attn_to_fp16(from[c]);
         }
     }

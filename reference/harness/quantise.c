@@ -7,7 +7,7 @@
 
 #include "reference/harness/fill.h"
 
-enum { HEAD_DIM_MAX = 256 };
+enum { HEAD_DIM_MAX = 576 };
 
 /* What attn_scale_index takes of one tensor. */
 struct rows {
@@ -67,9 +67,15 @@ static int64_t offset_of(const struct quantise_job *job, const struct attn_tenso
     return b * t->stride_batch + head * t->stride_head + row * t->stride_row;
 }
 
+/* The columns of the tensor. */
+static int64_t columns_of(const struct quantise_job *job)
+{
+    return job->tensor == QUANTISED_V ? attn_v_head_dim(job->problem) : job->problem->head_dim;
+}
+
 static void load_row(const struct quantise_job *job, int64_t b, int64_t head, int64_t row, float *to)
 {
-    const int64_t d = job->problem->head_dim, from = offset_of(job, &job->from, b, head, row);
+    const int64_t d = columns_of(job), from = offset_of(job, &job->from, b, head, row);
     for (int64_t c = 0; c < d; c++)
         to[c] = fill_load(job->from.data, job->from_dtype, from + c);
     if (job->is_rotated)
@@ -91,7 +97,7 @@ static void find_largest(const struct quantise_job *job, int64_t b, int64_t head
     for (int64_t i = 0; i < length_of(job, b); i++) {
         float *scale = &job->scales[quantise_scale_at(job->problem, job->tensor, job->cu_seqlens, b, head, i)];
         load_row(job, b, head, i, row);
-        for (int64_t c = 0; c < job->problem->head_dim; c++)
+        for (int64_t c = 0; c < columns_of(job); c++)
             *scale = fmaxf(*scale, fabsf(row[c]));
     }
 }
@@ -104,7 +110,7 @@ static void store(const struct quantise_job *job, int64_t b, int64_t head)
         const float scale = job->scales[quantise_scale_at(p, job->tensor, job->cu_seqlens, b, head, i)];
         const int64_t to = offset_of(job, &job->to, b, head, i);
         load_row(job, b, head, i, row);
-        for (int64_t c = 0; c < p->head_dim; c++)
+        for (int64_t c = 0; c < columns_of(job); c++)
             fill_store(job->to.data, p->dtype, to + c, row[c] / scale);
     }
 }

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIGNS_COLUMNS = 256 }; /* largest head_dim */
+enum { SIGNS_COLUMNS = 576 }; /* largest head_dim; a multiple of 32 */
 
 /* Bit c is set where column c has the other sign. All zero: no column has. */
 struct column_signs {

@@ -37,7 +37,7 @@ struct naive_plan {
 
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM
 };
 
 /* Bytes of S for all heads; false when that is more than can be addressed. */
@@ -85,11 +85,16 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     return ATTN_OK;
 }
 
+static int64_t widest_of(const struct attn_problem *p)
+{
+    return attn_v_head_dim(p) > p->head_dim ? attn_v_head_dim(p) : p->head_dim;
+}
+
 /* Elements of K, or of V, that are gathered from pages; 0 = none: the copies of 8-bit inputs have no pages. */
 static size_t gathered_elements(const struct attn_problem *p)
 {
     return p->page_size > 0 && !attn_dtype_is_8_bit(p->dtype)
-               ? (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->kv_len * (size_t)p->head_dim
+               ? (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->kv_len * (size_t)widest_of(p)
                : 0;
 }
 
@@ -126,10 +131,7 @@ static struct slice slice_of(int64_t task, int64_t slices, int64_t len)
 }
 
 /* BLAS checks that a leading dimension is not less than the width, also for a single row, where it is not used. */
-static int64_t leading(struct attn_tensor tensor, const struct attn_problem *p)
-{
-    return tensor.stride_row > p->head_dim ? tensor.stride_row : p->head_dim;
-}
+static int64_t leading(struct attn_tensor tensor, int64_t d) { return tensor.stride_row > d ? tensor.stride_row : d; }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
@@ -172,20 +174,21 @@ static int64_t scores_of(const struct passes *x, int64_t b, int64_t h, int64_t r
     return attn_lse_index(x->p, x->t, b, h, row) * x->p->kv_len;
 }
 
-static struct blas_operand operand(const struct passes *x, float *rows, struct attn_tensor tensor, bool transposed)
+static struct blas_operand operand(float *rows, struct attn_tensor tensor, int64_t d, bool transposed)
 {
-    return (struct blas_operand){rows, leading(tensor, x->p), transposed};
+    return (struct blas_operand){rows, leading(tensor, d), transposed};
 }
 
 /* Zeros where a sequence has nothing to sum over. */
-static void clear_rows(const struct passes *x, float *rows, struct attn_tensor tensor, int64_t count)
+static void clear_rows(float *rows, struct attn_tensor tensor, int64_t count, int64_t d)
 {
     for (int64_t i = 0; i < count; i++)
-        memset(rows + i * tensor.stride_row, 0, (size_t)x->p->head_dim * sizeof *rows);
+        memset(rows + i * tensor.stride_row, 0, (size_t)d * sizeof *rows);
 }
 
-/* s = alpha A B^T for all heads: A has q_len rows per query head, B kv_len rows per kv head. */
-static void all_pairs(const struct passes *x, float alpha, struct attn_tensor a, struct attn_tensor b, float *s)
+/* s = alpha A B^T for all heads: A has q_len rows per query head, B kv_len rows per kv head, both d columns. */
+static void all_pairs(const struct passes *x, int64_t d, float alpha, struct attn_tensor a, struct attn_tensor b,
+                      float *s)
 {
     const struct attn_problem *p = x->p;
     const int64_t heads = p->batch * p->q_heads, slices = slices_per_head(heads, x->threads, p->q_len);
@@ -195,15 +198,14 @@ static void all_pairs(const struct passes *x, float alpha, struct attn_tensor a,
         const struct attn_sequence length = attn_sequence_at(p, x->t, batch);
         const struct slice at = slice_of(task, slices, length.q_len);
         if (at.count > 0 && length.kv_len > 0)
-            blas_sgemm(at.count, length.kv_len, p->head_dim, alpha,
-                       operand(x, row_of(x, a, batch, h, at.from), a, false),
-                       operand(x, key_of(x, b, batch, h / x->group, 0), b, true), 0,
+            blas_sgemm(at.count, length.kv_len, d, alpha, operand(row_of(x, a, batch, h, at.from), a, d, false),
+                       operand(key_of(x, b, batch, h / x->group, 0), b, d, true), 0,
                        s + scores_of(x, batch, h, at.from), p->kv_len);
     }
 }
 
 /* out = alpha S B for all heads: out has q_len rows per query head, B kv_len rows per kv head. */
-static void times_keys(const struct passes *x, float alpha, const float *s, struct attn_tensor b,
+static void times_keys(const struct passes *x, int64_t d, float alpha, const float *s, struct attn_tensor b,
                        struct attn_tensor out)
 {
     const struct attn_problem *p = x->p;
@@ -215,16 +217,16 @@ static void times_keys(const struct passes *x, float alpha, const float *s, stru
         const struct slice at = slice_of(task, slices, length.q_len);
         float *rows = row_of(x, out, batch, h, at.from);
         if (at.count > 0 && length.kv_len > 0)
-            blas_sgemm(at.count, p->head_dim, length.kv_len, alpha,
+            blas_sgemm(at.count, d, length.kv_len, alpha,
                        (struct blas_operand){s + scores_of(x, batch, h, at.from), p->kv_len, false},
-                       operand(x, key_of(x, b, batch, h / x->group, 0), b, false), 0, rows, leading(out, p));
+                       operand(key_of(x, b, batch, h / x->group, 0), b, d, false), 0, rows, leading(out, d));
         else
-            clear_rows(x, rows, out, at.count);
+            clear_rows(rows, out, at.count, d);
     }
 }
 
 /* out = alpha S^T B, summed over the query heads of each kv head: out has kv_len rows, B q_len rows per query head. */
-static void times_rows(const struct passes *x, float alpha, const float *s, struct attn_tensor b,
+static void times_rows(const struct passes *x, int64_t d, float alpha, const float *s, struct attn_tensor b,
                        struct attn_tensor out)
 {
     const struct attn_problem *p = x->p;
@@ -236,15 +238,15 @@ static void times_rows(const struct passes *x, float alpha, const float *s, stru
         const struct slice at = slice_of(task, slices, length.kv_len);
         float *keys = key_of(x, out, batch, h, at.from);
         if (at.count == 0 || length.q_len == 0) {
-            clear_rows(x, keys, out, at.count);
+            clear_rows(keys, out, at.count, d);
             continue;
         }
         for (int64_t g = 0; g < x->group; g++) {
             const int64_t q_head = h * x->group + g;
-            blas_sgemm(at.count, p->head_dim, length.q_len, alpha,
+            blas_sgemm(at.count, d, length.q_len, alpha,
                        (struct blas_operand){s + scores_of(x, batch, q_head, 0) + at.from, p->kv_len, true},
-                       operand(x, row_of(x, b, batch, q_head, 0), b, false), g == 0 ? 0.0f : 1.0f, keys,
-                       leading(out, p));
+                       operand(row_of(x, b, batch, q_head, 0), b, d, false), g == 0 ? 0.0f : 1.0f, keys,
+                       leading(out, d));
         }
     }
 }
@@ -344,7 +346,7 @@ static void score_gradients(const struct passes *x, const struct naive_plan *pla
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
 /* K and V of a paged cache as [batch, kv_heads, kv_len, head_dim]; what is behind the used keys is not written. */
-static void gather(const struct passes *x, struct attn_tensor from, struct attn_tensor to)
+static void gather(const struct passes *x, int64_t d, struct attn_tensor from, struct attn_tensor to)
 {
     const struct attn_problem *p = x->p;
     const int64_t heads = p->batch * p->kv_heads;
@@ -353,7 +355,7 @@ static void gather(const struct passes *x, struct attn_tensor from, struct attn_
         const int64_t b = n / p->kv_heads, h = n % p->kv_heads;
         float *row = (float *)to.data + b * to.stride_batch + h * to.stride_head;
         for (int64_t j = 0; j < x->t->seqused_k[b]; j++, row += to.stride_row)
-            memcpy(row, key_of(x, from, b, h, j), (size_t)p->head_dim * sizeof *row);
+            memcpy(row, key_of(x, from, b, h, j), (size_t)d * sizeof *row);
     }
 }
 
@@ -362,10 +364,10 @@ static void gather_cache(const struct passes *x, float *memory, struct attn_prob
 {
     struct attn_tensor *const both[] = {&t->k, &t->v};
     for (int i = 0; i < 2; i++, memory += gathered_elements(x->p)) {
+        const int64_t d = i == 0 ? p->head_dim : attn_v_head_dim(p);
         const struct attn_tensor from = *both[i];
-        *both[i] =
-            (struct attn_tensor){memory, p->kv_heads * p->kv_len * p->head_dim, p->kv_len * p->head_dim, p->head_dim};
-        gather(x, from, *both[i]);
+        *both[i] = (struct attn_tensor){memory, p->kv_heads * p->kv_len * d, p->kv_len * d, d};
+        gather(x, d, from, *both[i]);
     }
     t->page_table = NULL;
     p->page_size = p->pages = 0;
@@ -416,7 +418,7 @@ static enum attn_status prepare(const struct attn_request *request, const struct
         return ATTN_NO_MEMORY;
     }
     const struct passes x = passes_of(request, tensors, NULL);
-    all_pairs(&x, request->problem->scale, tensors->q, tensors->k, made->p);
+    all_pairs(&x, request->problem->head_dim, request->problem->scale, tensors->q, tensors->k, made->p);
     softmax(&x, made->p, made->kept, made->slope, NULL);
     *plan = made;
     return ATTN_OK;
@@ -439,11 +441,11 @@ static void forward(struct passes *x, const struct attn_request *request, float 
     x->p = &wide.problem;
     x->t = &wide.tensors;
     begin(x, "scores");
-    all_pairs(x, x->p->scale, x->t->q, x->t->k, s);
+    all_pairs(x, x->p->head_dim, x->p->scale, x->t->q, x->t->k, s);
     begin(x, "softmax");
     softmax(x, s, s, NULL, x->t->lse);
     begin(x, "output");
-    times_keys(x, 1, s, x->t->v, x->t->o);
+    times_keys(x, attn_v_head_dim(x->p), 1, s, x->t->v, x->t->o);
     if (has_8_bits)
         cpu_narrow(request, &wide, asked);
 }
@@ -459,21 +461,22 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     }
     struct passes x = passes_of(request, t, run);
     const float scale = request->problem->scale;
+    const int64_t d = request->problem->head_dim, dv = attn_v_head_dim(request->problem);
     float *s = run->workspace;
     if (request->mode == ATTN_FWD) {
         forward(&x, request, s);
         return ATTN_OK;
     }
     begin(&x, "dv");
-    times_rows(&x, 1, plan->kept, t->dout, t->dv);
+    times_rows(&x, dv, 1, plan->kept, t->dout, t->dv);
     begin(&x, "dp");
-    all_pairs(&x, 1, t->dout, t->v, s);
+    all_pairs(&x, dv, 1, t->dout, t->v, s);
     begin(&x, "ds");
     score_gradients(&x, plan, s);
     begin(&x, "dq");
-    times_keys(&x, scale, s, t->k, t->dq);
+    times_keys(&x, d, scale, s, t->k, t->dq);
     begin(&x, "dk");
-    times_rows(&x, scale, s, t->q, t->dk);
+    times_rows(&x, d, scale, s, t->q, t->dk);
     return ATTN_OK;
 }
 

@@ -40,7 +40,7 @@
 
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM
 };
 
 /* Sequences of the same lengths, which one product multiplies: [b, b + batch), all of them where the lengths are fixed,
@@ -89,12 +89,17 @@ static bool matrix_bytes(const struct attn_problem *p, size_t *bytes)
 
 static int64_t group_of(const struct attn_problem *p) { return p->q_heads / p->kv_heads; }
 
+static int64_t widest_of(const struct attn_problem *p)
+{
+    return attn_v_head_dim(p) > p->head_dim ? attn_v_head_dim(p) : p->head_dim;
+}
+
 /* fp32 sums of dK or dV over a group; 0 where cuBLAS writes the output. */
 static size_t group_sum_bytes(const struct attn_problem *p)
 {
     if (group_of(p) == 1)
         return 0;
-    return align_bytes((size_t)(batch_of(p) * p->kv_heads * rows_of_k(p) * p->head_dim) * sizeof(float));
+    return align_bytes((size_t)(batch_of(p) * p->kv_heads * rows_of_k(p) * widest_of(p)) * sizeof(float));
 }
 
 /* Bytes of the copies that the pass "gather" makes of Q, and of K or V; 0 where it makes none. */
@@ -110,7 +115,7 @@ static size_t gathered_k_bytes(const struct attn_problem *p)
 {
     if (!attn_dtype_is_8_bit(p->dtype) && p->page_size == 0)
         return 0;
-    return align_bytes((size_t)(batch_of(p) * p->kv_heads * rows_of_k(p) * p->head_dim) *
+    return align_bytes((size_t)(batch_of(p) * p->kv_heads * rows_of_k(p) * widest_of(p)) *
                        attn_dtype_bytes(attn_output_dtype(p)));
 }
 
@@ -197,48 +202,47 @@ static enum attn_status multiply(const struct pass *pass, const struct part *par
     return multiply_part(pass, &product, why);
 }
 
-/* matrix = alpha rows keys^T. */
-static enum attn_status multiply_pairs(const struct pass *pass, float alpha, const struct attn_tensor *rows,
+/* matrix = alpha rows keys^T, of d columns. */
+static enum attn_status multiply_pairs(const struct pass *pass, int64_t d, float alpha, const struct attn_tensor *rows,
                                        const struct attn_tensor *keys, struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
     enum attn_status status = ATTN_OK;
     for (int64_t i = 0; i < pass->plan->part_count && status == ATTN_OK; i++) {
         const struct part *part = &pass->plan->parts[i];
-        status = multiply(pass, part, part->at.q_len, part->at.kv_len, p->head_dim, alpha, query_matrix(p, part, rows),
+        status = multiply(pass, part, part->at.q_len, part->at.kv_len, d, alpha, query_matrix(p, part, rows),
                           transpose(key_matrix(p, part, keys)), score_matrix(p, part, pass->matrix), why);
     }
     return status;
 }
 
-/* out = alpha matrix keys. */
-static enum attn_status multiply_keys(const struct pass *pass, float alpha, const struct attn_tensor *keys,
+/* out = alpha matrix keys, of d columns. */
+static enum attn_status multiply_keys(const struct pass *pass, int64_t d, float alpha, const struct attn_tensor *keys,
                                       const struct attn_tensor *out, struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
     enum attn_status status = ATTN_OK;
     for (int64_t i = 0; i < pass->plan->part_count && status == ATTN_OK; i++) {
         const struct part *part = &pass->plan->parts[i];
-        status =
-            multiply(pass, part, part->at.q_len, p->head_dim, part->at.kv_len, alpha,
-                     score_matrix(p, part, pass->matrix), key_matrix(p, part, keys), query_matrix(p, part, out), why);
+        status = multiply(pass, part, part->at.q_len, d, part->at.kv_len, alpha, score_matrix(p, part, pass->matrix),
+                          key_matrix(p, part, keys), query_matrix(p, part, out), why);
     }
     return status;
 }
 
 /* sums = sum over the group of alpha matrix^T from. */
-static enum attn_status sum_group(const struct pass *pass, const struct part *part, float alpha, const void *matrix,
-                                  const struct attn_tensor *from, struct attn_message *why)
+static enum attn_status sum_group(const struct pass *pass, const struct part *part, int64_t d, float alpha,
+                                  const void *matrix, const struct attn_tensor *from, struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
     const struct cublas_matrix a = transpose(score_matrix(p, part, matrix)), b = query_matrix(p, part, from);
-    const int64_t head = rows_of_k(p) * p->head_dim;
-    const float *const sums = pass->sums + part->b * p->kv_heads * head + part->at.k_first * p->head_dim;
-    const struct cublas_matrix c = {sums, p->head_dim, {p->kv_heads * head, head, 0}, false};
+    const int64_t head = rows_of_k(p) * d;
+    const float *const sums = pass->sums + part->b * p->kv_heads * head + part->at.k_first * d;
+    const struct cublas_matrix c = {sums, d, {p->kv_heads * head, head, 0}, false};
     struct cublas_product product = {p->dtype,
                                      ATTN_FP32,
                                      part->at.kv_len,
-                                     p->head_dim,
+                                     d,
                                      part->at.q_len,
                                      {part->batch, p->kv_heads, 1},
                                      0,
@@ -259,8 +263,8 @@ static enum attn_status sum_group(const struct pass *pass, const struct part *pa
     return ATTN_OK;
 }
 
-/* out (dK or dV) = sum over the group of alpha matrix^T from. */
-static enum attn_status multiply_group(const struct pass *pass, float alpha, const void *matrix,
+/* out (dK or dV) = sum over the group of alpha matrix^T from, of d columns. */
+static enum attn_status multiply_group(const struct pass *pass, int64_t d, float alpha, const void *matrix,
                                        const struct attn_tensor *from, const struct attn_tensor *out,
                                        struct attn_message *why)
 {
@@ -269,16 +273,16 @@ static enum attn_status multiply_group(const struct pass *pass, float alpha, con
     for (int64_t i = 0; i < pass->plan->part_count && status == ATTN_OK; i++) {
         const struct part *part = &pass->plan->parts[i];
         if (group_of(p) > 1)
-            status = sum_group(pass, part, alpha, matrix, from, why);
+            status = sum_group(pass, part, d, alpha, matrix, from, why);
         else
-            status = multiply(pass, part, part->at.kv_len, p->head_dim, part->at.q_len, alpha,
+            status = multiply(pass, part, part->at.kv_len, d, part->at.q_len, alpha,
                               transpose(score_matrix(p, part, matrix)), query_matrix(p, part, from),
                               key_matrix(p, part, out), why);
     }
     if (status != ATTN_OK || group_of(p) == 1)
         return status;
-    return status_cuda((cudaError_t)harness_round(pass->sums, *out, p->dtype, batch_of(p), p->kv_heads, rows_of_k(p),
-                                                  p->head_dim, pass->run->stream),
+    return status_cuda((cudaError_t)harness_round(pass->sums, *out, p->dtype, batch_of(p), p->kv_heads, rows_of_k(p), d,
+                                                  pass->run->stream),
                        "harness_round", why);
 }
 
@@ -303,7 +307,8 @@ static enum attn_status compute_p(const struct pass *pass, const struct naive_ma
 {
     const struct attn_problem *p = pass->problem;
     begin_pass(pass->run, "scores");
-    const enum attn_status status = multiply_pairs(pass, p->scale, &pass->tensors->q, &pass->tensors->k, why);
+    const enum attn_status status =
+        multiply_pairs(pass, p->head_dim, p->scale, &pass->tensors->q, &pass->tensors->k, why);
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "softmax");
@@ -318,7 +323,7 @@ static enum attn_status forward(const struct pass *pass, struct attn_message *wh
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "output");
-    return multiply_keys(pass, 1, &pass->tensors->v, &pass->tensors->o, why);
+    return multiply_keys(pass, attn_v_head_dim(pass->problem), 1, &pass->tensors->v, &pass->tensors->o, why);
 }
 
 static enum attn_status backward(const struct pass *pass, struct attn_message *why)
@@ -327,11 +332,11 @@ static enum attn_status backward(const struct pass *pass, struct attn_message *w
     const struct attn_tensors *t = pass->tensors;
     const struct naive_matrices *stored = &pass->plan->stored;
     begin_pass(pass->run, "dv");
-    enum attn_status status = multiply_group(pass, 1, stored->kept, &t->dout, &t->dv, why);
+    enum attn_status status = multiply_group(pass, attn_v_head_dim(p), 1, stored->kept, &t->dout, &t->dv, why);
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "dp");
-    status = multiply_pairs(pass, 1, &t->dout, &t->v, why);
+    status = multiply_pairs(pass, attn_v_head_dim(p), 1, &t->dout, &t->v, why);
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "ds");
@@ -340,19 +345,19 @@ static enum attn_status backward(const struct pass *pass, struct attn_message *w
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "dq");
-    status = multiply_keys(pass, p->scale, &t->k, &t->dq, why);
+    status = multiply_keys(pass, p->head_dim, p->scale, &t->k, &t->dq, why);
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "dk");
-    return multiply_group(pass, p->scale, pass->matrix, &t->q, &t->dk, why);
+    return multiply_group(pass, p->head_dim, p->scale, pass->matrix, &t->q, &t->dk, why);
 }
 
 /* Copies Q, or K or V, of every sequence to `memory` and makes *tensor describe the copy. */
 static enum attn_status gather_tensor(const struct naive_plan *plan, const struct attn_problem *problem,
-                                      const struct attn_tensors *tensors, bool is_kv, const float *scales, void *memory,
-                                      struct attn_tensor *tensor, void *stream, struct attn_message *why)
+                                      const struct attn_tensors *tensors, bool is_kv, int64_t d, const float *scales,
+                                      void *memory, struct attn_tensor *tensor, void *stream, struct attn_message *why)
 {
-    const int64_t heads = is_kv ? problem->kv_heads : problem->q_heads, d = problem->head_dim;
+    const int64_t heads = is_kv ? problem->kv_heads : problem->q_heads;
     const int64_t rows = is_kv ? rows_of_k(problem) : rows_of_q(problem);
     const struct attn_tensor from = *tensor, copy = {memory, heads * rows * d, rows * d, d};
     enum attn_status status = ATTN_OK;
@@ -360,7 +365,7 @@ static enum attn_status gather_tensor(const struct naive_plan *plan, const struc
         const struct part *part = &plan->parts[i];
         const bool is_packed = problem->lengths == ATTN_PACKED; /* its sequences have their numbers for scales alone */
         const struct gather_rows which = {
-            is_packed ? i : part->b, part->batch, 0, heads, 0, is_kv ? part->at.kv_len : part->at.q_len, is_kv, 0};
+            is_packed ? i : part->b, part->batch, 0, heads, 0, is_kv ? part->at.kv_len : part->at.q_len, is_kv, d, 0};
         const int64_t at =
             part->b * copy.stride_batch + (is_kv ? part->at.k_first : part->at.q_first) * copy.stride_row;
         const enum attn_dtype dtype = attn_output_dtype(problem);
@@ -388,11 +393,11 @@ static enum attn_status gather_inputs(const struct naive_plan *plan, const struc
         return ATTN_OK;
     begin_pass(run, "gather");
     if (gathered_q_bytes(p) > 0)
-        status = gather_tensor(plan, p, from, false, from->scale_q, memory, &to->q, run->stream, why);
+        status = gather_tensor(plan, p, from, false, p->head_dim, from->scale_q, memory, &to->q, run->stream, why);
     if (status == ATTN_OK)
-        status = gather_tensor(plan, p, from, true, from->scale_k, k, &to->k, run->stream, why);
+        status = gather_tensor(plan, p, from, true, p->head_dim, from->scale_k, k, &to->k, run->stream, why);
     if (status == ATTN_OK)
-        status = gather_tensor(plan, p, from, true, from->scale_v, v, &to->v, run->stream, why);
+        status = gather_tensor(plan, p, from, true, attn_v_head_dim(p), from->scale_v, v, &to->v, run->stream, why);
     return status;
 }
 
@@ -430,9 +435,9 @@ static enum attn_status naive_accepts(const struct attn_request *request, struct
     if (attn_output_dtype(p) == ATTN_BF16 && request->device->sm < 80)
         return status_fail(why, ATTN_UNSUPPORTED, "naive takes bf16 from sm_80 on, this device is sm_%d",
                            request->device->sm);
-    if (p->head_dim < 8 || p->head_dim % 8 != 0)
-        return status_fail(why, ATTN_UNSUPPORTED, "naive takes head dims that are multiples of 8, not %lld",
-                           (long long)p->head_dim);
+    if (p->head_dim < 8 || p->head_dim % 8 != 0 || attn_v_head_dim(p) < 8 || attn_v_head_dim(p) % 8 != 0)
+        return status_fail(why, ATTN_UNSUPPORTED, "naive takes head dims that are multiples of 8, not %lld and %lld",
+                           (long long)p->head_dim, (long long)attn_v_head_dim(p));
     if (p->kv_heads < 1 || p->q_heads % p->kv_heads != 0)
         return status_fail(why, ATTN_UNSUPPORTED, "%lld kv heads do not divide %lld query heads",
                            (long long)p->kv_heads, (long long)p->q_heads);

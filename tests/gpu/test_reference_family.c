@@ -40,9 +40,9 @@ static struct attn_tensors upload_inputs(struct copies *c, const struct attn_pro
     const size_t in = attn_dtype_bytes(p->dtype), out = attn_dtype_bytes(attn_output_dtype(p));
     struct attn_tensors d = *t;
     d.q.data = upload(c, t->q.data, q_rows(p) * p->head_dim, in);
-    d.k.data = upload(c, t->k.data, kv_elements(p), in);
-    d.v.data = upload(c, t->v.data, kv_elements(p), in);
-    d.dout.data = upload(c, t->dout.data, q_rows(p) * p->head_dim, out);
+    d.k.data = upload(c, t->k.data, kv_elements(p, p->head_dim), in);
+    d.v.data = attn_v_is_in_k(p) ? d.k.data : upload(c, t->v.data, kv_elements(p, attn_v_head_dim(p)), in);
+    d.dout.data = upload(c, t->dout.data, q_rows(p) * attn_v_head_dim(p), out);
     d.cu_seqlens_q = upload(c, t->cu_seqlens_q, p->batch + 1, sizeof(int32_t));
     d.cu_seqlens_k = upload(c, t->cu_seqlens_k, p->batch + 1, sizeof(int32_t));
     d.seqused_k = upload(c, t->seqused_k, p->batch, sizeof(int32_t));
@@ -83,9 +83,9 @@ static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv", 
 
 /* The rows of a tensor in the order of the outputs of the oracle, as floats. */
 static float *in_order(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
-                       enum attn_dtype dtype, bool is_kv)
+                       enum attn_dtype dtype, bool is_kv, int64_t d)
 {
-    const int64_t d = p->head_dim, heads = is_kv ? p->kv_heads : p->q_heads;
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
     float *to = floats((is_kv ? k_rows(p) : q_rows(p)) * d);
     for (int64_t b = 0; b < p->batch; b++) {
         const struct attn_sequence at = attn_sequence_at(p, t, b);
@@ -186,18 +186,21 @@ static void check_reference(const char *where, const struct attn_problem *p, enu
 
 /* ---- naive ------------------------------------------------------------------------------------------------------- */
 
-/* Output tensors with the strides of Q and of K. */
+/* Output tensors with the strides of Q and of K, or where V has another head dim contiguous ones. */
 static void set_outputs(struct copies *c, const struct attn_problem *p, enum attn_mode mode, struct attn_tensors *t)
 {
     const size_t bytes = attn_dtype_bytes(attn_output_dtype(p));
     const int64_t q = q_rows(p) * p->head_dim, k = k_rows(p) * p->head_dim;
-    t->o = t->dq = t->q;
-    t->dk = t->dv = t->k;
-    t->o.data = mode == ATTN_FWD ? guarded(c, q, bytes) : NULL;
+    const int64_t o = q_rows(p) * attn_v_head_dim(p), v = k_rows(p) * attn_v_head_dim(p);
+    t->o = attn_v_head_dim(p) == p->head_dim ? t->q : t->dout;
+    t->dq = t->q;
+    t->dk = t->k;
+    t->dv = t->v;
+    t->o.data = mode == ATTN_FWD ? guarded(c, o, bytes) : NULL;
     t->lse = mode == ATTN_FWD ? guarded(c, q_rows(p), sizeof(float)) : NULL;
     t->dq.data = mode == ATTN_BWD ? guarded(c, q, bytes) : NULL;
     t->dk.data = mode == ATTN_BWD ? guarded(c, k, bytes) : NULL;
-    t->dv.data = mode == ATTN_BWD ? guarded(c, k, bytes) : NULL;
+    t->dv.data = mode == ATTN_BWD ? guarded(c, v, bytes) : NULL;
 }
 
 /* The outputs of a launch, in the order of the oracle's. */
@@ -209,13 +212,17 @@ static void take_outputs(const char *where, const struct attn_problem *p, const 
         struct attn_tensor from;
         float **to;
         bool is_kv;
-    } all[] = {{t->o, &to->o, false}, {t->dq, &to->dq, false}, {t->dk, &to->dk, true}, {t->dv, &to->dv, true}};
+        int64_t d;
+    } all[] = {{t->o, &to->o, false, attn_v_head_dim(p)},
+               {t->dq, &to->dq, false, p->head_dim},
+               {t->dk, &to->dk, true, p->head_dim},
+               {t->dv, &to->dv, true, attn_v_head_dim(p)}};
     for (int i = 0; i < 4; i++)
         if (all[i].from.data) {
-            const int64_t elements = (all[i].is_kv ? k_rows(p) : q_rows(p)) * p->head_dim;
+            const int64_t elements = (all[i].is_kv ? k_rows(p) : q_rows(p)) * all[i].d;
             struct attn_tensor x = all[i].from;
             void *const data = x.data = download(where, x.data, elements, attn_dtype_bytes(dtype));
-            *all[i].to = in_order(p, host, x, dtype, all[i].is_kv);
+            *all[i].to = in_order(p, host, x, dtype, all[i].is_kv, all[i].d);
             free(data);
         }
     if (t->lse)
@@ -307,13 +314,13 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
 static struct reference_outputs golden_results(const struct golden_family *g)
 {
     const struct attn_problem *p = &g->problem;
-    struct reference_outputs want = {.o = in_order(p, &g->in, g->want.o, ATTN_FP32, false)};
+    struct reference_outputs want = {.o = in_order(p, &g->in, g->want.o, ATTN_FP32, false, attn_v_head_dim(p))};
     want.lse = host_alloc((size_t)q_rows(p) * sizeof(float));
     memcpy(want.lse, g->want.lse, (size_t)q_rows(p) * sizeof(float));
     if (g->has_backward) {
-        want.dq = in_order(p, &g->in, g->want.dq, ATTN_FP32, false);
-        want.dk = in_order(p, &g->in, g->want.dk, ATTN_FP32, true);
-        want.dv = in_order(p, &g->in, g->want.dv, ATTN_FP32, true);
+        want.dq = in_order(p, &g->in, g->want.dq, ATTN_FP32, false, p->head_dim);
+        want.dk = in_order(p, &g->in, g->want.dk, ATTN_FP32, true, p->head_dim);
+        want.dv = in_order(p, &g->in, g->want.dv, ATTN_FP32, true, attn_v_head_dim(p));
     }
     return want;
 }
@@ -337,18 +344,6 @@ static void golden_vectors(void **state)
     }
 }
 
-static void poison_unused(const struct made *m)
-{
-    const struct attn_problem *p = &m->p;
-    for (int64_t b = 0; b < p->batch && p->lengths == ATTN_CACHE; b++)
-        for (int64_t h = 0; h < p->kv_heads; h++)
-            for (int64_t j = m->t.seqused_k[b]; j < p->kv_len; j++)
-                for (int64_t c = 0; c < p->head_dim; c++) {
-                    fill_store(m->t.k.data, p->dtype, attn_key_offset(p, &m->t, m->t.k, b, h, j) + c, NAN);
-                    fill_store(m->t.v.data, p->dtype, attn_key_offset(p, &m->t, m->t.v, b, h, j) + c, NAN);
-                }
-}
-
 /* Against the oracle: both modes where the problem has both. */
 static void check_problem(const char *where, const struct attn_problem *problem)
 {
@@ -357,7 +352,8 @@ static void check_problem(const char *where, const struct attn_problem *problem)
     const enum attn_mode mode = p->lengths == ATTN_CACHE ? ATTN_FWD : ATTN_BWD;
     struct reference_outputs want = outputs_new(p);
     struct copies c = {.count = 0};
-    poison_unused(&m);
+    if (p->lengths == ATTN_CACHE)
+        poison_cache(&m);
     const struct attn_tensors d = upload_inputs(&c, p, &m.t);
     want.first_batch = 1 + p->q_len % 2;
     want.first_head = 1 + p->kv_len % 3;

@@ -31,12 +31,13 @@ struct outputs {
     float *o, *lse, *dq, *dk, *dv;
 };
 
-static struct attn_tensor shaped(const struct attn_problem *p, void *data, bool is_kv)
+/* d: its columns. */
+static struct attn_tensor shaped(const struct attn_problem *p, void *data, bool is_kv, int64_t d)
 {
     const bool packed = p->lengths == ATTN_PACKED;
     const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
     const int64_t len = packed ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;
-    return (struct attn_tensor){data, heads * len * p->head_dim, len * p->head_dim, p->head_dim};
+    return (struct attn_tensor){data, heads * len * d, len * d, d};
 }
 
 static void launch(const struct attn_impl *impl, const struct attn_request *request, const struct attn_tensors *t)
@@ -80,12 +81,12 @@ static void check_forward(const char *name, const struct attn_problem *p, const 
     snprintf(where, sizeof where, "%s of %s, %d threads, %d splits", name, impl->name, threads, (int)splits);
     struct reference_outputs ref = outputs_new(p);
     run_oracle(p, ATTN_FWD, inputs, &ref, 1);
-    const int64_t q = q_rows(p) * p->head_dim;
+    const int64_t q = q_rows(p) * attn_v_head_dim(p);
     float *o = guarded(q), *lse = guarded(q_rows(p));
     struct attn_tensors t = *inputs;
     const struct attn_device device = {.platform = ATTN_CPU, .threads = threads};
     const struct attn_request request = {.problem = p, .device = &device, .splits = splits};
-    t.o = shaped(p, o, false);
+    t.o = shaped(p, o, false, attn_v_head_dim(p));
     t.lse = lse;
     launch(impl, &request, &t);
     near(where, "o", o, ref.o, ref.o_abs, q, 2e-6);
@@ -114,31 +115,31 @@ static void check(const char *name, const struct attn_problem *p, const struct a
     struct reference_outputs ref = outputs_new(p);
     struct attn_message why = {""};
     assert_int_equal(oracle_attention(p, ATTN_BWD, inputs, &ref, 1, &why), ATTN_OK);
-    const int64_t q = q_rows(p) * p->head_dim, k = k_rows(p) * p->head_dim;
-    const struct outputs out = {guarded(q), guarded(q_rows(p)), guarded(q), guarded(k), guarded(k)};
+    const int64_t d = p->head_dim, dv = attn_v_head_dim(p), q = q_rows(p), k = k_rows(p);
+    const struct outputs out = {guarded(q * dv), guarded(q), guarded(q * d), guarded(k * d), guarded(k * dv)};
     struct attn_tensors t = *inputs;
     const struct attn_device device = {.platform = ATTN_CPU, .threads = threads};
     struct attn_request request = {.problem = p, .device = &device};
-    t.o = shaped(p, out.o, false);
+    t.o = shaped(p, out.o, false, dv);
     t.lse = out.lse;
     launch(impl, &request, &t);
-    near(where, "o", out.o, ref.o, ref.o_abs, q, 2e-6);
+    near(where, "o", out.o, ref.o, ref.o_abs, q * dv, 2e-6);
     near(where, "lse", out.lse, ref.lse, NULL, q_rows(p), 2e-6);
     request.mode = ATTN_BWD;
     t.o.data = ref.o;
     t.lse = ref.lse;
-    t.dq = shaped(p, out.dq, false);
-    t.dk = shaped(p, out.dk, true);
-    t.dv = shaped(p, out.dv, true);
+    t.dq = shaped(p, out.dq, false, d);
+    t.dk = shaped(p, out.dk, true, d);
+    t.dv = shaped(p, out.dv, true, dv);
     launch(impl, &request, &t);
-    near(where, "dq", out.dq, ref.dq, ref.dq_abs, q, 4e-6);
-    near(where, "dk", out.dk, ref.dk, ref.dk_abs, k, 4e-6);
-    near(where, "dv", out.dv, ref.dv, ref.dv_abs, k, 4e-6);
-    guarded_free(out.o, q, where);
-    guarded_free(out.lse, q_rows(p), where);
-    guarded_free(out.dq, q, where);
-    guarded_free(out.dk, k, where);
-    guarded_free(out.dv, k, where);
+    near(where, "dq", out.dq, ref.dq, ref.dq_abs, q * d, 4e-6);
+    near(where, "dk", out.dk, ref.dk, ref.dk_abs, k * d, 4e-6);
+    near(where, "dv", out.dv, ref.dv, ref.dv_abs, k * dv, 4e-6);
+    guarded_free(out.o, q * dv, where);
+    guarded_free(out.lse, q, where);
+    guarded_free(out.dq, q * d, where);
+    guarded_free(out.dk, k * d, where);
+    guarded_free(out.dv, k * dv, where);
     outputs_free(&ref);
 }
 
@@ -151,13 +152,13 @@ static void check_8_bits(const char *name, const struct attn_problem *p, const s
     struct reference_outputs ref = outputs_new(p);
     run_oracle(p, ATTN_FWD, inputs, &ref, 1);
     const enum attn_dtype out_dtype = attn_output_dtype(p);
-    const int64_t q = q_rows(p) * p->head_dim;
+    const int64_t q = q_rows(p) * attn_v_head_dim(p);
     float *o = guarded(q / 2), *lse = guarded(q_rows(p));
     struct attn_tensors t = *inputs;
     const struct attn_device device = {.platform = ATTN_CPU, .threads = threads};
     struct attn_request request = {.problem = p, .device = &device};
     struct attn_message why = {""};
-    t.o = shaped(p, o, false);
+    t.o = shaped(p, o, false, attn_v_head_dim(p));
     t.lse = lse;
     launch(impl, &request, &t);
     /* Half a unit in the last place, and the error of fp32. */
@@ -205,6 +206,10 @@ static const struct attn_problem problems[] = {
     {BASE(2, 4, 2, 130, 131, 24, false, -1, 7), DROPOUT},
     {BASE(1, 2, 1, 131, 60, 8, true, 40, -1)}, /* rows that see nothing */
     {BASE(1, 2, 2, 200, 200, 64, true, 0, 0)},
+    {CAUSAL, .v_head_dim = 24},
+    {BASE(2, 4, 2, 130, 131, 24, true, -1, -1), .v_head_dim = 8, DROPOUT},
+    {BASE(1, 2, 1, 131, 60, 192, false, -1, -1), .v_head_dim = 128},
+    {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), .v_head_dim = 40},
     {ANY, DROPOUT},
     {CAUSAL, DROPOUT, .softcap = 2},
     {BASE(2, 2, 2, 65, 40, 8, true, 9, -1), DROPOUT},
@@ -246,6 +251,9 @@ static const struct attn_problem forwards[] = {
     {BASE(3, 2, 1, 3, 330, 64, true, 7, -1), .lengths = ATTN_CACHE, .page_size = 64, DROPOUT},
     {BASE(2, 8, 1, 130, 900, 32, true, 300, -1), .lengths = ATTN_CACHE, .page_size = 24},
     {BASE(1, 2, 1, 1, 3000, 128, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 256},
+    {BASE(2, 4, 1, 1, 300, 576, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .v_head_dim = 512},
+    {BASE(2, 16, 1, 3, 130, 576, true, 20, -1), .lengths = ATTN_CACHE, .v_head_dim = 512},
+    {BASE(2, 4, 2, 3, 130, 24, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .v_head_dim = 40},
     {BASE(2, 4, 2, 130, 500, 24, true, -1, -1), DROPOUT, .softcap = 2},
     {BASE(5, 2, 1, 170, 450, 8, true, 120, -1), PACKED},
     {BASE(1, 2, 1, 131, 60, 8, true, 40, -1)}, /* rows that see nothing */

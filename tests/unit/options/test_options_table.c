@@ -58,6 +58,7 @@ static void wrong_values(void **state)
         switch (def->kind) {
         case KIND_COUNT:
         case KIND_COUNT_LIST:
+        case KIND_DIMS:
         case KIND_WINDOWS:
         case KIND_REAL:
         case KIND_REAL_LIST:

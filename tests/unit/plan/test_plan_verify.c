@@ -105,8 +105,13 @@ static void verify_has_packed_sequences_and_block_masks(void **state)
 /* All that the faults need: each set of attributes at each length, dtype, mask and direction that there is. */
 static void selftest_has_a_problem_for_every_attribute(void **state)
 {
-    static const unsigned wide[] = {0, ATTN_WITH_WINDOW, ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT, ATTN_WITH_PACKED_LENGTHS,
-                                    ATTN_WITH_BLOCK_MASK};
+    static const unsigned wide[] = {0,
+                                    ATTN_WITH_WINDOW,
+                                    ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT,
+                                    ATTN_WITH_PACKED_LENGTHS,
+                                    ATTN_WITH_BLOCK_MASK,
+                                    ATTN_WITH_V_HEAD_DIM};
+    const int families = sizeof wide / sizeof wide[0];
     (void)state;
     struct options o = parse("fabench selftest --seqlen 128,384,16k,1024k");
     struct plan plan;
@@ -123,11 +128,11 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
         else if (attributes == ATTN_WITH_8_BIT)
             count[1][kind]++;
         else
-            assert_int_equal(attributes, wide[count[0][kind]++ % 5]);
+            assert_int_equal(attributes, wide[count[0][kind]++ % families]);
         assert_true(p->kv_len >= 128 && plan_shape_fits(p));
     }
     for (int kind = 0; kind < 4; kind++) {
-        assert_int_equal(count[0][kind], 3 * 4 * 5);
+        assert_int_equal(count[0][kind], 3 * 4 * families);
         assert_int_equal(count[1][kind], kind % 2 ? 0 : 2 * 4);
     }
     assert_int_equal(caches, 3 * 4);

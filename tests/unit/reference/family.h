@@ -37,10 +37,17 @@ static inline void list_outputs(struct reference_outputs *x, float **list[OUTPUT
     memcpy(list, all, sizeof all);
 }
 
+/* The columns of an output: those of V, or of Q and K. */
+static inline int64_t output_columns(const struct attn_problem *p, int output)
+{
+    static const bool is_of_v[OUTPUTS] = {true, false, false, false, true, true, false, false, true};
+    return is_of_v[output] ? attn_v_head_dim(p) : p->head_dim;
+}
+
 static inline int64_t output_elements(const struct attn_problem *p, int output)
 {
     static const bool is_kv[OUTPUTS] = {false, false, false, true, true, false, false, true, true};
-    return output == 1 ? q_rows(p) : (is_kv[output] ? k_rows(p) : q_rows(p)) * p->head_dim;
+    return output == 1 ? q_rows(p) : (is_kv[output] ? k_rows(p) : q_rows(p)) * output_columns(p, output);
 }
 
 static inline struct reference_outputs outputs_new(const struct attn_problem *p)
@@ -90,11 +97,10 @@ static inline uint32_t random_below(uint64_t *random, uint32_t count)
 
 /* Contiguous in the order of the problem's layout; rows of the batch and of the heads as the lengths mean. */
 static inline struct attn_tensor make_tensor(struct made *m, enum attn_dtype dtype, int64_t batch, int64_t heads,
-                                             int64_t len, enum fill_tensor id)
+                                             int64_t len, int64_t d, enum fill_tensor id)
 {
     static float table[FILL_TABLE_SIZE];
     float gain;
-    const int64_t d = m->p.head_dim;
     struct attn_tensor t = {.stride_batch = heads * len * d, .stride_head = d, .stride_row = heads * d};
     if (m->p.layout == ATTN_BHSD) {
         t.stride_head = len * d;
@@ -174,10 +180,16 @@ static inline struct made make(const struct attn_problem *problem)
         m.t.scale_k = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
         m.t.scale_v = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
     }
-    m.t.q = make_tensor(&m, p->dtype, batch, p->q_heads, q_len, FILL_Q);
-    m.t.k = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, FILL_K);
-    m.t.v = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, FILL_V);
-    m.t.dout = make_tensor(&m, attn_output_dtype(p), batch, p->q_heads, q_len, FILL_DO);
+    const int64_t dv = attn_v_head_dim(p);
+    m.t.q = make_tensor(&m, p->dtype, batch, p->q_heads, q_len, p->head_dim, FILL_Q);
+    m.t.k = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, p->head_dim, FILL_K);
+    if (attn_v_is_in_k(p)) {
+        m.t.v = m.t.k;
+        m.t.scale_v = m.t.scale_k;
+    } else {
+        m.t.v = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, dv, FILL_V);
+    }
+    m.t.dout = make_tensor(&m, attn_output_dtype(p), batch, p->q_heads, q_len, dv, FILL_DO);
     return m;
 }
 
@@ -194,9 +206,9 @@ static inline int64_t cache_rows(const struct attn_problem *p)
     return p->kv_heads * (p->page_size ? p->pages * p->page_size : p->batch * p->kv_len);
 }
 
-static inline int64_t kv_elements(const struct attn_problem *p)
+static inline int64_t kv_elements(const struct attn_problem *p, int64_t d)
 {
-    return (p->lengths == ATTN_CACHE ? cache_rows(p) : k_rows(p)) * p->head_dim;
+    return (p->lengths == ATTN_CACHE ? cache_rows(p) : k_rows(p)) * d;
 }
 
 static inline int64_t mask_elements(const struct attn_problem *p)
@@ -272,6 +284,7 @@ static inline struct attn_problem drawn_problem(int number)
         p.kv_len += p.q_len;
         p.page_size = random_below(&random, 3) ? (int64_t)8 << random_below(&random, 3) : 0;
     }
+    p.v_head_dim = random_below(&random, 4) ? 0 : 8 * (1 + (int64_t)random_below(&random, 5));
     return p;
 }
 
@@ -281,12 +294,14 @@ static inline void poison_cache(struct made *m)
     const struct attn_problem *p = &m->p;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->kv_heads; h++)
-            for (int64_t j = m->t.seqused_k[b]; j < p->kv_len; j++)
-                for (int64_t c = 0; c < p->head_dim; c++) {
-                    const int64_t at = attn_key_offset(p, &m->t, m->t.k, b, h, j) + c;
-                    fill_store(m->t.k.data, p->dtype, at, NAN);
-                    fill_store(m->t.v.data, p->dtype, at, NAN);
-                }
+            for (int64_t j = m->t.seqused_k[b]; j < p->kv_len; j++) {
+                const int64_t k = attn_key_offset(p, &m->t, m->t.k, b, h, j);
+                const int64_t v = attn_key_offset(p, &m->t, m->t.v, b, h, j);
+                for (int64_t c = 0; c < p->head_dim; c++)
+                    fill_store(m->t.k.data, p->dtype, k + c, NAN);
+                for (int64_t c = 0; c < attn_v_head_dim(p); c++)
+                    fill_store(m->t.v.data, p->dtype, v + c, NAN);
+            }
 }
 
 #define BASE(b, hq, hk, q, k, d, is_causal, left, right)                                                               \

@@ -13,18 +13,18 @@ static void golden_vectors(void **state)
         struct reference_outputs out = outputs_new(p);
         run_oracle(p, g.has_backward ? ATTN_BWD : ATTN_FWD, &g.in, &out, 2);
         const bool packed = p->lengths == ATTN_PACKED;
-        const int64_t batch = packed ? 1 : p->batch, d = p->head_dim;
+        const int64_t batch = packed ? 1 : p->batch, d = p->head_dim, dv = attn_v_head_dim(p);
         const int64_t q_len = packed ? p->total_q : p->q_len, kv_len = packed ? p->total_k : p->kv_len;
         const struct {
             const char *name;
             float *got;
             struct attn_tensor want;
             int64_t heads, len, width;
-        } all[] = {{"o", out.o, g.want.o, p->q_heads, q_len, d},
+        } all[] = {{"o", out.o, g.want.o, p->q_heads, q_len, dv},
                    {"lse", out.lse, {g.want.lse, p->q_heads * q_len, q_len, 1}, p->q_heads, q_len, 1},
                    {"dq", out.dq, g.want.dq, p->q_heads, q_len, d},
                    {"dk", out.dk, g.want.dk, p->kv_heads, kv_len, d},
-                   {"dv", out.dv, g.want.dv, p->kv_heads, kv_len, d}};
+                   {"dv", out.dv, g.want.dv, p->kv_heads, kv_len, dv}};
         for (int n = 0; n < (g.has_backward ? 5 : 2); n++) {
             const struct attn_tensor got = {all[n].got, all[n].heads * all[n].len * all[n].width,
                                             all[n].len * all[n].width, all[n].width};
@@ -58,8 +58,8 @@ static void row_of_q(const struct made *m, int64_t b, int64_t h, int64_t i, doub
         to[c] = scale * (double)fill_load(m->t.q.data, p->dtype, attn_row_offset(p, &m->t, m->t.q, b, h, i) + c);
 }
 
-static void row_of_key(const struct made *m, struct attn_tensor x, const float *scales, int64_t b, int64_t g, int64_t j,
-                       double *to)
+static void row_of_key(const struct made *m, struct attn_tensor x, int64_t d, const float *scales, int64_t b, int64_t g,
+                       int64_t j, double *to)
 {
     const struct attn_problem *p = &m->p;
     const int64_t blocks = p->scale_block ? (p->kv_len + p->scale_block - 1) / p->scale_block : 0;
@@ -73,7 +73,7 @@ static void row_of_key(const struct made *m, struct attn_tensor x, const float *
                                b + j / p->scale_block];
     else if (p->quant_scale == ATTN_SCALE_BLOCK)
         scale = (double)scales[(b * p->kv_heads + g) * blocks + j / p->scale_block];
-    for (int64_t c = 0; c < p->head_dim; c++)
+    for (int64_t c = 0; c < d; c++)
         to[c] = scale * (double)fill_load(x.data, p->dtype, attn_key_offset(p, &m->t, x, b, g, j) + c);
 }
 
@@ -92,13 +92,14 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
                            double *rows[4], double *keys[4], double *lse)
 {
     const struct attn_problem *p = &m->p;
-    const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, shift = at.kv_len - at.q_len;
+    const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, dv = attn_v_head_dim(p);
+    const int64_t shift = at.kv_len - at.q_len;
     double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, size2 = 0, sum = 0,
                                                               max = -INFINITY;
     double *s = malloc((size_t)(at.kv_len + 1) * sizeof *s);
     assert_non_null(s);
     row_of_q(m, b, h, i, q);
-    for (int64_t c = 0; c < d; c++)
+    for (int64_t c = 0; c < dv; c++)
         dout[c] =
             (double)fill_load(m->t.dout.data, attn_output_dtype(p), attn_row_offset(p, &m->t, m->t.dout, b, h, i) + c);
     for (int64_t j = 0; j < at.kv_len; j++) {
@@ -110,7 +111,7 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             const int64_t plane = (p->mask_batch > 1 ? b * p->mask_heads : 0) + (p->mask_heads > 1 ? h : 0);
             sees = sees && m->t.block_mask[(plane * rows_of_blocks + i / p->mask_block) * blocks + j / p->mask_block];
         }
-        row_of_key(m, m->t.k, m->t.scale_k, b, g, j, k);
+        row_of_key(m, m->t.k, d, m->t.scale_k, b, g, j, k);
         s[j] = (double)p->scale * dot(q, k, d);
         if (p->softcap != 0)
             s[j] = (double)p->softcap * tanh(s[j] / (double)p->softcap);
@@ -120,10 +121,10 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
     for (int64_t j = 0; j < at.kv_len && max != -INFINITY; j++)
         sum += exp(s[j] - max);
     *lse = max == -INFINITY ? -INFINITY : max + log(sum);
-    for (int64_t c = 0; c < d; c++)
+    for (int64_t c = 0; c < MAX_DIM; c++)
         rows[0][c] = rows[1][c] = rows[2][c] = rows[3][c] = 0;
     for (int pass = 0; pass < 3 && max != -INFINITY; pass++) {
-        for (int64_t c = 0; c < d && pass == 1; c++) {
+        for (int64_t c = 0; c < dv && pass == 1; c++) {
             o[c] = rows[0][c];
             spread2 += pow(dout[c] * o[c], 2);
         }
@@ -131,15 +132,16 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             const double prob = exp(s[j] - *lse), drop = 65536 * (double)p->dropout - 0.5;
             const bool is_dropped = p->dropout != 0 && attn_dropout_bits(p->dropout_seed, b, h, i, j) < drop;
             const double factor = is_dropped ? 0 : 1 / (1 - (double)p->dropout);
-            row_of_key(m, m->t.v, m->t.scale_v, b, g, j, v);
-            row_of_key(m, m->t.k, m->t.scale_k, b, g, j, k);
+            row_of_key(m, m->t.v, dv, m->t.scale_v, b, g, j, v);
+            row_of_key(m, m->t.k, d, m->t.scale_k, b, g, j, k);
             const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(s[j] / (double)p->softcap, 2) : 1;
-            const double part = factor * dot(dout, v, d) - dot(dout, o, d), ds = (double)p->scale * inner * prob * part;
+            const double part = factor * dot(dout, v, dv) - dot(dout, o, dv),
+                         ds = (double)p->scale * inner * prob * part;
             const double spread = fmax(inner * sqrt(spread2), sqrt(size2)) + (1 - inner) * fabs(part);
             const double ds_abs = fabs((double)p->scale) * prob * spread;
             if (pass == 1)
                 size2 += pow(inner * prob * part, 2);
-            for (int64_t c = 0; c < d && pass == 0; c++) {
+            for (int64_t c = 0; c < dv && pass == 0; c++) {
                 rows[0][c] += factor * prob * v[c];
                 rows[1][c] += factor * prob * fabs(v[c]);
             }
@@ -147,9 +149,11 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
                 rows[2][c] += ds * k[c];
                 rows[3][c] += ds_abs * fabs(k[c]);
                 keys[0][j * d + c] += ds * q[c];
-                keys[1][j * d + c] += factor * prob * dout[c];
                 keys[2][j * d + c] += ds_abs * fabs(q[c]);
-                keys[3][j * d + c] += factor * prob * fabs(dout[c]);
+            }
+            for (int64_t c = 0; c < dv && pass == 2; c++) {
+                keys[1][j * dv + c] += factor * prob * dout[c];
+                keys[3][j * dv + c] += factor * prob * fabs(dout[c]);
             }
         }
     }
@@ -165,14 +169,14 @@ static void store(float *to, int64_t place, const double *from, int64_t count)
 static void definition(const struct made *m, const struct reference_outputs *out)
 {
     const struct attn_problem *p = &m->p;
-    const int64_t d = p->head_dim, group = p->q_heads / p->kv_heads;
+    const int64_t d = p->head_dim, dv = attn_v_head_dim(p), group = p->q_heads / p->kv_heads;
     double vectors[4][MAX_DIM], *rows[4] = {vectors[0], vectors[1], vectors[2], vectors[3]}, *keys[4];
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t g = 0; g < p->kv_heads; g++) {
             const struct attn_sequence at = attn_sequence_at(p, &m->t, b);
             const bool packed = p->lengths == ATTN_PACKED;
             for (int n = 0; n < 4; n++)
-                assert_non_null(keys[n] = calloc((size_t)(at.kv_len * d + 1), sizeof **keys));
+                assert_non_null(keys[n] = calloc((size_t)(at.kv_len * MAX_DIM + 1), sizeof **keys));
             for (int64_t h = g * group; h < (g + 1) * group; h++)
                 for (int64_t i = 0; i < at.q_len; i++) {
                     double lse;
@@ -180,8 +184,8 @@ static void definition(const struct made *m, const struct reference_outputs *out
                         packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
                     definition_row(m, b, h, i, at, rows, keys, &lse);
                     out->lse[place] = (float)lse;
-                    store(out->o, place, rows[0], d);
-                    store(out->o_abs, place, rows[1], d);
+                    store(out->o, place, rows[0], dv);
+                    store(out->o_abs, place, rows[1], dv);
                     store(out->dq, place, rows[2], d);
                     store(out->dq_abs, place, rows[3], d);
                 }
@@ -189,7 +193,7 @@ static void definition(const struct made *m, const struct reference_outputs *out
             for (int n = 0; n < 4; n++) {
                 for (int64_t j = 0; j < at.kv_len; j++)
                     store(to[n], packed ? g * p->total_k + at.k_first + j : (b * p->kv_heads + g) * p->kv_len + j,
-                          keys[n] + j * d, d);
+                          keys[n] + j * (n % 2 ? dv : d), n % 2 ? dv : d);
                 free(keys[n]);
             }
         }
@@ -209,6 +213,8 @@ static void assert_near(const char *where, int output, const float *x, const flo
 static const struct attn_problem problems[] = {
     {CAUSAL, .softcap = 1.5f},
     {BASE(1, 2, 1, 40, 33, 8, false, 5, 3), .softcap = 20},
+    {CAUSAL, .v_head_dim = 24},
+    {ANY, PACKED, DROPOUT, .v_head_dim = 8, .softcap = 2},
     {ANY, DROPOUT},
     {CAUSAL, DROPOUT, .softcap = 2},
     {BASE(2, 2, 2, 65, 40, 8, true, 9, -1), DROPOUT},
