@@ -10,6 +10,7 @@
 
 #include "cmd/device/backend.h"
 #include "cmd/base/clock.h"
+#include "cmd/base/host.h"
 #include "cmd/base/log.h"
 #include "reference/harness/read_host.h"
 
@@ -25,11 +26,11 @@ struct cpu_state {
     size_t flush_bytes;
     void *read; /* of the read ceiling; NULL where there is none */
     uint64_t read_sum;
+    int64_t l3_bytes; /* 0 = not known */
 };
 
 static size_t cpu_free_bytes(struct backend *be)
 {
-    (void)be;
     unsigned long long available_kb = 0;
     char line[256];
     FILE *file = fopen("/proc/meminfo", "r");
@@ -39,7 +40,8 @@ static size_t cpu_free_bytes(struct backend *be)
         if (sscanf(line, "MemAvailable: %llu kB", &available_kb) == 1)
             break;
     fclose(file);
-    return (size_t)available_kb * 1024;
+    const size_t available = (size_t)available_kb * 1024, most = be->device.memory_bytes;
+    return most > 0 && available > most ? most : available;
 }
 
 static enum attn_status cpu_alloc(struct backend *be, size_t bytes, void **pointer, struct attn_message *why)
@@ -256,10 +258,13 @@ static void cpu_uncapture(struct backend *be, struct launcher *l)
 static enum attn_status cpu_make_flush(struct backend *be, struct attn_message *why)
 {
     struct cpu_state *state = be->state;
-    const long l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     if (state->flush)
         return ATTN_OK;
-    state->flush_bytes = l3_bytes > FLUSH_BYTES_MIN / 2 ? 2 * (size_t)l3_bytes : FLUSH_BYTES_MIN;
+    /* Twice the cache, but no more than a quarter of the memory that this process may use. */
+    const size_t twice = 2 * (size_t)state->l3_bytes, most = be->device.memory_bytes / 4;
+    state->flush_bytes = twice > FLUSH_BYTES_MIN ? twice : FLUSH_BYTES_MIN;
+    if (most > 0 && state->flush_bytes > most)
+        state->flush_bytes = most;
     state->flush = calloc(1, state->flush_bytes);
     if (state->flush)
         return ATTN_OK;
@@ -407,18 +412,22 @@ static void cpu_name(char *name, size_t size)
 
 enum attn_status backend_open_cpu(struct backend *be, struct attn_message *why)
 {
-    (void)why;
-    memset(be, 0, sizeof *be);
-    struct cpu_state *state = xcalloc(1, sizeof *state);
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    const struct host_limits host = host_limits("");
     const char *limit = getenv("OMP_NUM_THREADS");
-    const long wanted = limit ? strtol(limit, NULL, 10) : 0;
+    const int wanted = host_threads_wanted(limit);
+    memset(be, 0, sizeof *be);
+    if (wanted < 0) {
+        snprintf(why->text, sizeof why->text, "OMP_NUM_THREADS=%.40s: must be a whole number from 1 to %d", limit,
+                 HOST_THREADS_MAX);
+        return ATTN_ERROR;
+    }
+    struct cpu_state *state = xcalloc(1, sizeof *state);
+    state->l3_bytes = host.l3_bytes;
     be->ops = &cpu_ops;
     be->state = state;
     be->device.platform = ATTN_CPU;
-    be->device.threads = (int)(wanted > 0 ? wanted : cores > 0 ? cores : 1);
-    be->device.memory_bytes = (size_t)pages * (size_t)page_bytes;
+    be->device.threads = wanted > 0 ? wanted : host.threads;
+    be->device.memory_bytes = (size_t)host.memory_limit;
     be->info.memory_bytes = (double)be->device.memory_bytes;
     be->info.multiprocessors = be->device.threads;
     cpu_name(be->info.name, sizeof be->info.name);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/base/host.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/program.h"
@@ -78,6 +79,23 @@ static void print_absent(void)
         printf("  %-22s no %s: %s\n", i ? "" : "absent", list[i].field, list[i].why);
 }
 
+/* Prints what this process may use of the machine. */
+static void print_host(void)
+{
+    const struct host_limits h = host_limits("");
+    char text[32];
+    printf("  %-22s %d\n", "CPUs it may run on", h.cpus);
+    if (isfinite(h.cpu_quota))
+        printf("  %-22s %.3g CPUs (control group)\n", "CPU quota", h.cpu_quota);
+    if (h.memory_limit < h.memory_bytes)
+        printf("  %-22s %s, limited by the control group\n", "of the machine",
+               number_print_bytes((double)h.memory_bytes, text, sizeof text));
+    if (h.l3_bytes)
+        printf("  %-22s %s\n", "last level cache", number_print_bytes((double)h.l3_bytes, text, sizeof text));
+    if (isfinite(h.load))
+        printf("  %-22s %.2f\n", "load", h.load);
+}
+
 int inspect_info(const struct options *o)
 {
     struct session s;
@@ -93,6 +111,7 @@ int inspect_info(const struct options *o)
     printf("  %-22s %s\n", "memory", number_print_bytes(d->memory_bytes, text, sizeof text));
     if (s.backend.device.platform == ATTN_CPU) {
         printf("  %-22s %d\n", "threads", d->multiprocessors);
+        print_host();
         session_close(&s);
         return EXIT_OK;
     }

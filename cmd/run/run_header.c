@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "cmd/base/host.h"
 #include "cmd/base/log.h"
 #include "cmd/base/program.h"
 #include "cmd/base/text.h"
@@ -59,6 +60,15 @@ static json_t *host_object(void)
         put_text(host, "kernel", name.release);
         put_text(host, "machine", name.machine);
     }
+    /* What this process may use, and the load before it began. */
+    const struct host_limits limits = host_limits("");
+    if (limits.cpus)
+        json_object_set_new(host, "cpus", json_integer(limits.cpus));
+    put_real(host, "cpu_quota", limits.cpu_quota);
+    put_real(host, "memory_gb", limits.memory_bytes > 0 ? (double)limits.memory_bytes * 1e-9 : NAN);
+    put_real(host, "memory_limit_gb",
+             limits.memory_limit < limits.memory_bytes ? (double)limits.memory_limit * 1e-9 : NAN);
+    put_real(host, "load", limits.load);
     return host;
 }
 
