@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
@@ -307,67 +309,85 @@ static double control_difference(struct ab *a, const struct build_result *from, 
     return mean;
 }
 
+/* Adds a pair to the series of the open configurations. */
 static void take_pair(struct ab *a, const struct build_result results[AB_BUILDS])
 {
-    double *d = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *d);
-    double *cross_check = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *cross_check);
+    const unsigned long bytes = (unsigned long)(a->timed_count + 1) * sizeof(double);
+    double *from = xmalloc(bytes), *to = xmalloc(bytes), *cross_check = xmalloc(bytes), *d = xmalloc(bytes);
     bool has_all = true;
     for (int i = 0; i < a->config_count; i++) {
         struct ab_config *c = &a->configs[i];
-        bool is_paired;
-        if (c->series < 0)
+        const int s = c->series;
+        if (s < 0)
             continue;
-        d[c->series] = cross_check[c->series] = NAN;
-        if (a->series[c->series].state != DECIDE_OPEN) {
+        from[s] = to[s] = d[s] = cross_check[s] = NAN;
+        if (a->series[s].state != DECIDE_OPEN) {
             has_all = false;
             continue;
         }
-        const struct measurement *const from = &results[AB_OLD].configs[i], *const to = &results[AB_NEW].configs[i];
-        d[c->series] = decide_difference(&from->value, &to->value, &is_paired);
-        c->basis = decide_basis_of(&from->value, &to->value);
-        cross_check[c->series] = decide_cross_check(&from->value, &to->value);
-        c->log_ms[AB_OLD] += log(from->value.time_ms);
-        c->log_ms[AB_NEW] += log(to->value.time_ms);
-        if (from->clock_mhz > 0 && to->clock_mhz > 0) {
-            c->log_mhz[AB_OLD] += log(from->clock_mhz);
-            c->log_mhz[AB_NEW] += log(to->clock_mhz);
+        const struct measurement *const was = &results[AB_OLD].configs[i], *const is = &results[AB_NEW].configs[i];
+        c->basis = decide_basis_of(&was->value, &is->value);
+        from[s] = decide_logarithm(&was->value, c->basis);
+        to[s] = decide_logarithm(&is->value, c->basis);
+        d[s] = to[s] - from[s];
+        cross_check[s] = decide_cross_check(&was->value, &is->value);
+        c->log_ms[AB_OLD] += log(was->value.time_ms);
+        c->log_ms[AB_NEW] += log(is->value.time_ms);
+        if (was->clock_mhz > 0 && is->clock_mhz > 0) {
+            c->log_mhz[AB_OLD] += log(was->clock_mhz);
+            c->log_mhz[AB_NEW] += log(is->clock_mhz);
             c->clocks++;
         }
     }
     /* The geomean uses only pairs with all configurations; later pairs measure the undecided ones alone. */
     if (has_all)
         a->pair_means[a->pair_count++] = decide_mean(d, a->timed_count);
-    decide_pair(&a->run, d, cross_check, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
+    decide_pair(&a->run, from, to, cross_check, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
+    free(from);
+    free(to);
     free(d);
     free(cross_check);
 }
 
-static int measure_pair(struct ab *a, int *points)
+/* Takes the pairs of a block, or none of them where one of its processes was too hot. */
+static void take_block(struct ab *a, const struct build_result results[][AB_BUILDS], int pairs)
 {
-    struct build_result results[AB_BUILDS];
-    const int point_count = open_points(a, points);
-    const int first = a->run.pairs % 2 ? AB_NEW : AB_OLD; /* ABBA */
-    const double start_ms = clock_ms();
-    int code = EXIT_OK;
-    for (int build = 0; build < AB_BUILDS; build++)
-        clear_result(a, &results[build]);
-    for (int n = 0; n < AB_BUILDS && code == EXIT_OK; n++) {
-        const int build = n ? !first : first;
-        code = measure(a, build, points, point_count, &results[build]);
-    }
-    a->pair_s = 1e-3 * (clock_ms() - start_ms);
-    if (code == EXIT_OK) {
-        const double throttled = fmax(results[AB_OLD].throttled_pct, results[AB_NEW].throttled_pct);
-        if (!(throttled > a->rules.throttled_pct))
-            take_pair(a, results);
-        else if (a->repeats++ < a->rules.repeats_max)
+    double throttled = 0;
+    for (int p = 0; p < pairs; p++)
+        throttled = fmax(throttled, fmax(results[p][AB_OLD].throttled_pct, results[p][AB_NEW].throttled_pct));
+    if (throttled > a->rules.throttled_pct) {
+        if (a->repeats++ < a->rules.repeats_max)
             log_warn("pair %d under thermal slowdown (%.1f %% of a problem's time): repeated", a->run.pairs + 1,
                      throttled);
         else
             a->is_too_hot = true;
+        return;
     }
-    for (int build = 0; build < AB_BUILDS; build++)
-        free_result(&results[build]);
+    for (int p = 0; p < pairs; p++) {
+        take_pair(a, results[p]);
+        ab_print_pair(a);
+    }
+}
+
+/* Runs the processes of a block of one or two pairs, in an order that is drawn for it. */
+static int measure_block(struct ab *a, int *points)
+{
+    struct build_result results[2][AB_BUILDS];
+    const int point_count = open_points(a, points), pairs = decide_block_pairs(&a->rules, a->run.pairs);
+    const double start_ms = clock_ms();
+    int order[4], done[AB_BUILDS] = {0, 0}, code = EXIT_OK;
+    decide_draw_order(&a->order_state, pairs, order);
+    for (int p = 0; p < pairs; p++)
+        for (int build = 0; build < AB_BUILDS; build++)
+            clear_result(a, &results[p][build]);
+    for (int n = 0; n < 2 * pairs && code == EXIT_OK; n++)
+        code = measure(a, order[n], points, point_count, &results[done[order[n]]++][order[n]]);
+    a->pair_s = 1e-3 * (clock_ms() - start_ms) / pairs;
+    if (code == EXIT_OK)
+        take_block(a, (const struct build_result(*)[AB_BUILDS])results, pairs);
+    for (int p = 0; p < pairs; p++)
+        for (int build = 0; build < AB_BUILDS; build++)
+            free_result(&results[p][build]);
     return code;
 }
 
@@ -375,16 +395,26 @@ static int measure_pairs(struct ab *a)
 {
     int *points = xmalloc((unsigned long)(a->point_count + 1) * sizeof *points), code = EXIT_OK;
     while (code == EXIT_OK && !a->is_too_hot && (a->run.pairs == 0 || decide_needs_pair(&a->run)))
-        code = measure_pair(a, points);
+        code = measure_block(a, points);
     free(points);
     return code;
 }
 
 /* ---- the command ---- */
 
+/* A seed that a person can type again. */
+static int64_t draw_seed(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return 1 + (now.tv_sec * 1000003 + now.tv_nsec / 1000 + getpid()) % 999999;
+}
+
 static void set_rules(struct ab *a, const struct options *o)
 {
     a->rules = decide_defaults;
+    a->order_seed = o->order_seed ? o->order_seed : draw_seed();
+    a->order_state = (uint64_t)a->order_seed;
     if (!isnan(o->delta_pct))
         a->rules.delta = log1p(o->delta_pct / 100);
     if (o->pairs.count) {

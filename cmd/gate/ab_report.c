@@ -98,7 +98,9 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
                                                  : against,
                  clocks, clocks[0] ? ", " : "");
         const size_t used = strlen(line->why);
-        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%", 100 * decide_spread(d));
+        const bool is_chance = decided->chance > a->run.chance_regress && decided->chance < 1;
+        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%%s", 100 * decide_spread(d),
+                 is_chance ? ", not rare enough among the orders that could have been drawn" : "");
     } else if (line->verdict != VERDICT_PASS) {
         snprintf(line->why, sizeof line->why, "%s", clocks);
     }
@@ -168,13 +170,13 @@ static void describe_summary(const struct ab *a, const struct verdict_report *r,
     decide_begin(&run, &a->rules, &all, 1, false);
     for (int i = 0; i < a->pair_count && i < a->rules.pairs_max; i++) {
         all.state = DECIDE_OPEN; /* every pair is used here, also after a decision */
-        decide_pair(&run, &a->pair_means[i], NULL, NAN);
+        decide_pair(&run, &(const double){0}, &a->pair_means[i], NULL, NAN);
     }
     if (all.change.count > 1)
         snprintf(geomean, sizeof geomean, "; geomean %+.1f %% (%+.1f .. %+.1f)", per_cent(all.change.mean),
                  per_cent(all.change.pass_low), per_cent(all.change.pass_high));
     if (repeated)
-        snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)", repeated,
+        snprintf(repeats, sizeof repeats, "; %d time%s pairs were repeated (thermal slowdown)", repeated,
                  repeated == 1 ? "" : "s");
     if (r->control && a->run.control.count > 1 && !decide_control_stable(&a->run) && !decide_control_changed(&a->run))
         snprintf(noise, sizeof noise, "; NOISY: the control varies by %.1f %% between pairs",
@@ -197,11 +199,44 @@ void ab_print_heading(const struct ab *a)
            s->builds[AB_OLD].commit[0] ? " (" : "", s->builds[AB_OLD].commit, s->builds[AB_OLD].commit[0] ? ")" : "",
            s->builds[AB_NEW].path, s->builds[AB_NEW].commit[0] ? " (" : "", s->builds[AB_NEW].commit,
            s->builds[AB_NEW].commit[0] ? ")" : "");
-    printf("%s, %d configuration%s, OLD and NEW checked once each; ABBA, fresh processes, %d..%d pairs; "
-           "limit %.3g %%\n",
-           impls, a->config_count, a->config_count == 1 ? "" : "s", a->rules.pairs_min, a->rules.pairs_max,
-           100 * expm1(a->rules.delta));
+    printf(
+        "%s, %d configuration%s, OLD and NEW checked once each; fresh processes in random order (--order-seed %lld), "
+        "%d..%d pairs; limit %.3g %%\n",
+        impls, a->config_count, a->config_count == 1 ? "" : "s", (long long)a->order_seed, a->rules.pairs_min,
+        a->rules.pairs_max, 100 * expm1(a->rules.delta));
+    if (a->timed_count && !decide_pairs_needed(&a->rules, a->timed_count)) {
+        struct decide_rules more = a->rules;
+        do
+            more.pairs_max++;
+        while (more.pairs_max < DECIDE_PAIRS_MAX && !decide_pairs_needed(&more, a->timed_count));
+        printf("%d pairs are too few to call one of %d slower or faster: the order of so few processes proves nothing; "
+               "it takes %d\n",
+               a->rules.pairs_max, a->timed_count, decide_pairs_needed(&more, a->timed_count));
+    }
     free(impls);
+    fflush(stdout);
+}
+
+void ab_print_pair(const struct ab *a)
+{
+    int open = 0;
+    double least = INFINITY, most = -INFINITY;
+    for (int i = 0; i < a->timed_count; i++) {
+        const struct decide_series *const s = &a->series[i].change;
+        if (a->series[i].state != DECIDE_OPEN || s->count == 0)
+            continue;
+        open++;
+        least = fmin(least, s->mean);
+        most = fmax(most, s->mean);
+    }
+    if (a->setup.options->quiet)
+        return;
+    printf("pair %2d: %4.0f s, %d of %d decided", a->run.pairs, a->pair_s, a->timed_count - open, a->timed_count);
+    if (open == 1)
+        printf("; the open one %+.1f %%", per_cent(most));
+    else if (open)
+        printf("; the open ones %+.1f .. %+.1f %%", per_cent(least), per_cent(most));
+    putchar('\n');
     fflush(stdout);
 }
 

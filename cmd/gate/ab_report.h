@@ -85,8 +85,10 @@ struct ab {
     int config_count, point_count, timed_count;
     struct decide_config *series;
     struct decide_run run;
-    int repeats;        /* pairs repeated for thermal slowdown */
-    bool is_too_hot;    /* more than rules.repeats_max pairs were too hot: no further pairs */
+    int64_t order_seed; /* that the order of the processes is drawn from */
+    uint64_t order_state;
+    int repeats;        /* blocks repeated for thermal slowdown */
+    bool is_too_hot;    /* more than rules.repeats_max blocks were too hot: no further pairs */
     double *pair_means; /* mean difference of each complete pair, in logarithms; for the geomean; owned */
     int pair_count;
     double pair_s; /* duration of the last pair in seconds; 0 = none yet */
@@ -98,6 +100,8 @@ int ab_untimed_verdict(const struct ab_config *);
 
 /* Prints the lines above the verdicts, before the pairs begin. */
 void ab_print_heading(const struct ab *);
+/* Prints a line about the last pair: its duration, how many configurations are decided, the change of those open. */
+void ab_print_pair(const struct ab *);
 
 /* Writes verdicts to the terminal, as annotations and to files. code: the exit code of the run so far. Returns the
  * final exit code. */

@@ -2,19 +2,21 @@
 #include "cmd/gate/decide.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/base/stats.h"
 
 /* The only place that sets pairs, limits and bounds. They are chosen for the spread between processes in
- * tests/unit/data/spread.csv (written by scripts/measure_spread.sh); test_decide.c simulates runs with that spread.
- * With the outliers that the test adds, a delta of 1 % would leave one of six unchanged runs of 40 configurations
- * undecided. */
+ * tests/unit/data/spread.csv (written by scripts/measure_spread.sh); test_decide.c simulates runs with that spread, and
+ * simulate_gates.c with other kinds of noise. With the outliers that the test adds, a delta of 1 % would leave one of
+ * six unchanged runs of 40 configurations undecided. */
 const struct decide_rules decide_defaults = {
     .delta = 0.01980, /* 2 % */
-    .pairs_min = 5,
-    .pairs_max = 12,
+    .pairs_min = 6,
+    .pairs_max = 16,
     .error_regress = 0.01,
     .error_pass = 0.05,
     .control_paired = 0.01,
@@ -27,6 +29,10 @@ const struct decide_rules decide_defaults = {
     .samples = 30,
     .gate_delta = 0.04879, /* 5 % */
     .gate_gemm = 0.03,
+    .gate_spread = 0.02,
+    .gate_spread_pass = 0.01,
+    .gate_spread_cpu = 0.05,
+    .gate_runs_max = 5,
 };
 
 enum decide_basis decide_basis_of(const struct decide_value *from, const struct decide_value *to)
@@ -37,17 +43,22 @@ enum decide_basis decide_basis_of(const struct decide_value *from, const struct 
                                                                       : BASIS_NONE;
 }
 
+double decide_logarithm(const struct decide_value *value, enum decide_basis basis)
+{
+    switch (basis) {
+    case BASIS_CONTROL: return -log(value->speedup_vs_control);
+    case BASIS_GEMM: return -log(value->pct_of_gemm);
+    case BASIS_TIME: return log(value->time_ms);
+    case BASIS_NONE: break;
+    }
+    return NAN;
+}
+
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired)
 {
     const enum decide_basis basis = decide_basis_of(from, to);
     *is_paired = basis == BASIS_CONTROL || basis == BASIS_GEMM;
-    switch (basis) {
-    case BASIS_CONTROL: return log(from->speedup_vs_control) - log(to->speedup_vs_control);
-    case BASIS_GEMM: return log(from->pct_of_gemm) - log(to->pct_of_gemm);
-    case BASIS_TIME: return log(to->time_ms) - log(from->time_ms);
-    case BASIS_NONE: break;
-    }
-    return NAN;
+    return decide_logarithm(to, basis) - decide_logarithm(from, basis);
 }
 
 double decide_cross_check(const struct decide_value *from, const struct decide_value *to)
@@ -77,10 +88,133 @@ double decide_spread(const struct decide_series *s)
     return s->count > 1 ? sqrt(squares / (s->count - 1)) : 0;
 }
 
-/* Adds a difference and updates mean and bounds. t_*: quantiles by number of pairs. */
-static void add(struct decide_series *s, double d, const double *t_regress, const double *t_pass)
+/* ---- order and randomisation test ---- */
+
+int decide_block_pairs(const struct decide_rules *rules, int first)
 {
-    s->d[s->count++] = d;
+    const int end = first < rules->pairs_min ? rules->pairs_min : rules->pairs_max;
+    return end - first < 2 ? 1 : 2;
+}
+
+void decide_draw_order(uint64_t *state, int pairs, int order[4])
+{
+    static const int orders[6][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 0},
+                                     {1, 0, 0, 1}, {1, 0, 1, 0}, {1, 1, 0, 0}};
+    const uint64_t drawn = number_mix(*state += NUMBER_MIX_STEP) >> 32;
+    if (pairs == 2) {
+        memcpy(order, orders[drawn % 6], sizeof orders[0]);
+    } else {
+        order[0] = (int)(drawn % 2);
+        order[1] = !order[0];
+    }
+}
+
+/* The sums of differences that the orders of one block give; returns their number. */
+static int block_sums(const struct decide_series *s, int first, int pairs, double sums[6])
+{
+    if (pairs == 1) {
+        sums[0] = s->d[first];
+        sums[1] = -s->d[first];
+        return 2;
+    }
+    const double v[4] = {s->from[first], s->from[first + 1], s->to[first], s->to[first + 1]};
+    int count = 0;
+    for (int i = 0; i < 4; i++)
+        for (int k = i + 1; k < 4; k++)
+            sums[count++] = 2 * (v[i] + v[k]) - (v[0] + v[1] + v[2] + v[3]);
+    return count;
+}
+
+/* The distribution of the sum over all blocks, on a grid of its whole range: exact but for the rounding of each block's
+ * sums to the grid, which is allowed for. */
+double decide_chance(const struct decide_rules *rules, const struct decide_series *s)
+{
+    enum { CELLS = 1024 };
+    double range = 0, observed = 0, sums[6], *chances = xcalloc(2 * CELLS + 1, sizeof *chances),
+           *next = xcalloc(2 * CELLS + 1, sizeof *next);
+    int blocks = 0;
+    for (int first = 0; first < s->count; blocks++) {
+        const int pairs = first + 2 <= s->count ? decide_block_pairs(rules, first) : 1;
+        const int count = block_sums(s, first, pairs, sums);
+        double largest = 0;
+        for (int i = 0; i < count; i++)
+            largest = fmax(largest, fabs(sums[i]));
+        range += largest;
+        for (int i = 0; i < pairs; i++)
+            observed += s->d[first + i];
+        first += pairs;
+    }
+    const double cell = range > 0 ? range / (CELLS - DECIDE_PAIRS_MAX) : 1; /* room for the rounding */
+    chances[CELLS] = 1;
+    for (int first = 0; first < s->count;) {
+        const int pairs = first + 2 <= s->count ? decide_block_pairs(rules, first) : 1;
+        const int count = block_sums(s, first, pairs, sums);
+        memset(next, 0, (2 * CELLS + 1) * sizeof *next);
+        for (int i = 0; i < count; i++) {
+            const int shift = (int)lround(sums[i] / cell);
+            for (int c = 0; c <= 2 * CELLS; c++)
+                if (chances[c] > 0 && c + shift >= 0 && c + shift <= 2 * CELLS)
+                    next[c + shift] += chances[c] / count;
+        }
+        double *const swap = chances;
+        chances = next;
+        next = swap;
+        first += pairs;
+    }
+    double chance = 0;
+    const double least = fabs(observed) / cell - 0.5 * blocks - 1e-9;
+    for (int c = 0; c <= 2 * CELLS; c++)
+        if ((observed < 0 ? CELLS - c : c - CELLS) >= least)
+            chance += chances[c];
+    free(chances);
+    free(next);
+    return fmin(chance, 1);
+}
+
+/* The number of times that a run may decide. */
+static int decisions_of(const struct decide_rules *rules)
+{
+    int count = 0;
+    for (int pairs = 0; pairs < rules->pairs_max;) {
+        pairs += decide_block_pairs(rules, pairs);
+        count += pairs >= rules->pairs_min;
+    }
+    return count;
+}
+
+static double chance_allowed(const struct decide_rules *rules, int count)
+{
+    return rules->error_regress / (count > 1 ? count : 1) / decisions_of(rules);
+}
+
+/* The chance of the one order that gives the largest sum, after so many pairs. */
+static double least_chance(const struct decide_rules *rules, int end)
+{
+    double chance = 1;
+    for (int pairs = 0; pairs < end; pairs += decide_block_pairs(rules, pairs))
+        chance /= decide_block_pairs(rules, pairs) == 2 ? 6 : 2;
+    return chance;
+}
+
+int decide_pairs_needed(const struct decide_rules *rules, int count)
+{
+    for (int pairs = 0; pairs < rules->pairs_max;) {
+        pairs += decide_block_pairs(rules, pairs);
+        const double chance = least_chance(rules, pairs);
+        if (pairs >= rules->pairs_min && chance <= chance_allowed(rules, count))
+            return pairs;
+    }
+    return 0;
+}
+
+/* ---- verdicts ---- */
+
+/* Adds a pair and updates mean and bounds. t_*: quantiles by number of pairs. */
+static void add(struct decide_series *s, double from, double to, const double *t_regress, const double *t_pass)
+{
+    s->from[s->count] = from;
+    s->to[s->count] = to;
+    s->d[s->count++] = to - from;
     s->mean = decide_mean(s->d, s->count);
     const double error = s->count > 1 ? decide_spread(s) / sqrt(s->count) : INFINITY;
     const double regress = s->count > 1 ? error * t_regress[s->count] : INFINITY;
@@ -112,11 +246,18 @@ static bool contradicts(const struct decide_rules *rules, const struct decide_se
     return verdict == DECIDE_PASS && cross_check->mean > rules->delta && cross_check->pass_low > 0;
 }
 
-static void judge(const struct decide_rules *rules, struct decide_config *c)
+static void judge(const struct decide_run *run, struct decide_config *c)
 {
-    if (c->change.count < rules->pairs_min)
-        return;
-    const enum decide_state verdict = verdict_of(rules, &c->change);
+    const struct decide_rules *rules = run->rules;
+    enum decide_state verdict = verdict_of(rules, &c->change);
+    c->chance = 1;
+    if (verdict == DECIDE_REGRESS || verdict == DECIDE_IMPROVE) {
+        c->chance = least_chance(rules, c->change.count);
+        if (c->chance <= run->chance_regress)
+            c->chance = decide_chance(rules, &c->change);
+        if (c->chance > run->chance_regress)
+            verdict = DECIDE_OPEN;
+    }
     c->is_contradicted = contradicts(rules, &c->cross_check, verdict);
     if (!c->is_contradicted)
         c->state = verdict;
@@ -133,7 +274,10 @@ void decide_begin(struct decide_run *run, const struct decide_rules *rules, stru
     run->configs = configs;
     run->config_count = count;
     run->control_is_paired = control_is_paired;
+    run->chance_regress = chance_allowed(rules, count);
     memset(configs, 0, (size_t)count * sizeof *configs);
+    for (int i = 0; i < count; i++)
+        configs[i].chance = 1;
     /* Bonferroni: the error of a regression is divided by the number of configurations. */
     for (int n = 2; n <= rules->pairs_max; n++) {
         run->t_regress[n] = stats_t_quantile(1 - rules->error_regress / (count > 1 ? count : 1), n - 1);
@@ -142,21 +286,32 @@ void decide_begin(struct decide_run *run, const struct decide_rules *rules, stru
     }
 }
 
-void decide_pair(struct decide_run *run, const double *d, const double *cross_check, double control)
+/* Is this number of pairs the end of a block, and a decision? */
+static bool is_decision(const struct decide_rules *rules, int pairs)
+{
+    int end = 0;
+    while (end < pairs)
+        end += decide_block_pairs(rules, end);
+    return end == pairs && pairs >= rules->pairs_min;
+}
+
+void decide_pair(struct decide_run *run, const double *from, const double *to, const double *cross_check,
+                 double control)
 {
     FABENCH_ASSERT(run->pairs < run->rules->pairs_max, "%d pairs", run->pairs);
+    run->pairs++;
     for (int i = 0; i < run->config_count; i++) {
         struct decide_config *c = &run->configs[i];
-        if (c->state != DECIDE_OPEN || isnan(d[i]))
+        if (c->state != DECIDE_OPEN || isnan(to[i] - from[i]))
             continue;
-        add(&c->change, d[i], run->t_regress, run->t_pass);
+        add(&c->change, from[i], to[i], run->t_regress, run->t_pass);
         if (cross_check && !isnan(cross_check[i]))
-            add(&c->cross_check, cross_check[i], run->t_regress, run->t_pass);
-        judge(run->rules, c);
+            add(&c->cross_check, 0, cross_check[i], run->t_regress, run->t_pass);
+        if (is_decision(run->rules, run->pairs) && c->change.count >= run->rules->pairs_min)
+            judge(run, c);
     }
     if (!isnan(control))
-        add(&run->control, control, run->t_control, run->t_pass);
-    run->pairs++;
+        add(&run->control, 0, control, run->t_control, run->t_pass);
 }
 
 bool decide_needs_pair(const struct decide_run *run)
@@ -207,84 +362,4 @@ int decide_exit(const struct decide_run *run)
             code = exit_worst(code, EXIT_INCONCLUSIVE);
     }
     return code;
-}
-
-/* ---- gate ---- */
-
-static double log_ratio(double over, double under) { return over > 0 && under > 0 ? log(over / under) : NAN; }
-
-static bool has_interval(const struct decide_stored *s)
-{
-    return s->samples > 0 && s->ci_lo_ms > 0 && s->ci_hi_ms >= s->ci_lo_ms;
-}
-
-/* The square of the standard error of log(median). */
-static double variance_of(const struct decide_stored *s)
-{
-    const double error = log(s->ci_hi_ms / s->ci_lo_ms) / (2 * 1.959964);
-    return error * error;
-}
-
-/* The lower bound of the change of the time. */
-static double lower_bound(const struct decide_rules *rules, const struct decide_stored *a,
-                          const struct decide_stored *b, int family)
-{
-    const double change = log(b->time_ms / a->time_ms), va = variance_of(a), vb = variance_of(b);
-    if (!(va + vb > 0))
-        return change;
-    const double freedom =
-        (va + vb) * (va + vb) / (va * va / sqrt((double)a->samples) + vb * vb / sqrt((double)b->samples));
-    const int whole = freedom < 1 ? 1 : freedom > 1000 ? 1000 : (int)freedom;
-    return change - stats_t_quantile(1 - rules->error_regress / (family > 1 ? family : 1), whole) * sqrt(va + vb);
-}
-
-/* Why a configuration that is slower by both measures is no regression, or REASON_NONE. */
-static enum decide_reason doubt_of(const struct decide_rules *rules, const struct decide_stored *baseline,
-                                   const struct decide_stored *current, int family)
-{
-    if (current->throttled_pct > rules->throttled_pct)
-        return REASON_THROTTLED;
-    if (!(current->ci_lo_ms > baseline->ci_hi_ms))
-        return REASON_NOISE;
-    return lower_bound(rules, baseline, current, family) > 0 ? REASON_NONE : REASON_FAMILY;
-}
-
-struct decide_gate decide_gate(const struct decide_rules *rules, const struct decide_stored *baseline,
-                               const struct decide_stored *current, int family)
-{
-    struct decide_gate g = {.state = DECIDE_PASS};
-    g.time_change = log_ratio(current->time_ms, baseline->time_ms);
-    g.relative_change = log_ratio(baseline->pct_of_gemm, current->pct_of_gemm);
-    g.gemm_change = log_ratio(baseline->gemm_tflops, current->gemm_tflops);
-    const bool has_gemm = !isnan(g.relative_change);
-    const bool slower_raw = g.time_change > rules->gate_delta;
-    const bool slower_relative = has_gemm ? g.relative_change > rules->gate_delta : slower_raw;
-    if (!has_gemm)
-        g.reason = REASON_NO_GEMM;
-    if (isnan(g.time_change)) {
-        g.state = DECIDE_INCONCLUSIVE;
-        return g;
-    }
-    if (!has_interval(baseline) || !has_interval(current)) {
-        g.state = DECIDE_INCONCLUSIVE;
-        g.reason = REASON_NO_INTERVAL;
-        return g;
-    }
-    if (slower_raw != slower_relative) {
-        g.reason = slower_raw ? REASON_RAW_ONLY : REASON_GEMM_ONLY;
-        if (!(fabs(g.gemm_change) <= rules->gate_gemm)) {
-            g.state = DECIDE_INCONCLUSIVE;
-            g.reason = REASON_GEMM_CHANGED;
-        }
-        return g;
-    }
-    if (slower_raw) {
-        const enum decide_reason doubt = doubt_of(rules, baseline, current, family);
-        g.state = doubt == REASON_NONE ? DECIDE_REGRESS : DECIDE_INCONCLUSIVE;
-        if (doubt != REASON_NONE)
-            g.reason = doubt;
-    } else if (g.time_change < -rules->gate_delta && (!has_gemm || g.relative_change < -rules->gate_delta)) {
-        g.state = DECIDE_IMPROVE;
-    }
-    return g;
 }

@@ -1,5 +1,5 @@
 /* Compares the facts of two headers, and the rows of one file with its header. */
-#include "cmd/gate/gate.h"
+#include "cmd/gate/fingerprint.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Reads the file of minima and compares rows with them. */
-#include "cmd/gate/gate.h"
+#include "cmd/gate/floors.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Makes the command line of the measuring process, runs it and reads its record. */
-#include "cmd/gate/gate.h"
+#include "cmd/gate/gate_measure.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -109,16 +109,17 @@ static bool is_explained(int code, const struct record_file *file)
     return code == EXIT_OK;
 }
 
-static int run_process(const struct options *o, struct name_list *w, double silence_s, const char *out,
+static int run_process(const struct options *o, struct name_list *w, double silence_s, const char *out, int number,
                        struct record_file *current, int *ended)
 {
-    char *err = xasprintf("%s.err", out), what[420];
+    char *err = xasprintf("%s.err", out), what[420], progress[60];
+    snprintf(progress, sizeof progress, number > 1 ? "gate: measuring, process %d" : "gate: measuring", number);
     struct fresh_result result;
     struct attn_message why = {""};
     const struct fresh_request request = {.argv = name_list_argv(w),
                                           .out_path = out,
                                           .err_path = err,
-                                          .progress = "gate: measuring",
+                                          .progress = progress,
                                           .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + silence_s};
     fresh_run(&request, &result);
     int code = EXIT_OK;
@@ -143,7 +144,7 @@ static int run_process(const struct options *o, struct name_list *w, double sile
     return code;
 }
 
-int gate_measure(const struct options *o, const struct record_file *baseline, const char *folder,
+int gate_measure(const struct options *o, const struct record_file *baseline, const char *folder, int number,
                  struct record_file *current, int *ended)
 {
     const char *root = getenv("TMPDIR");
@@ -160,8 +161,9 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
         log_error("gate: this program's own path: %s", strerror(errno));
         return EXIT_IO;
     }
-    char *out = folder ? xasprintf("%s/current.jsonl", folder)
-                       : xasprintf("%s/fabench-gate-XXXXXX", root && *root ? root : "/tmp");
+    char *out = folder && number > 1 ? xasprintf("%s/current-%d.jsonl", folder, number)
+                : folder             ? xasprintf("%s/current.jsonl", folder)
+                                     : xasprintf("%s/fabench-gate-XXXXXX", root && *root ? root : "/tmp");
     const int made = folder ? -1 : mkstemp(out);
     if (!folder && made < 0) {
         log_error("%s: cannot be made: %s", out, strerror(errno));
@@ -183,7 +185,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     if (code == EXIT_OK)
         code = device_lock(probe.lock_name, process_is_interrupted, &lock);
     if (code == EXIT_OK)
-        code = run_process(o, &words, silence_s, out, current, ended);
+        code = run_process(o, &words, silence_s, out, number, current, ended);
     device_unlock(&lock);
     if (!folder)
         unlink(out);

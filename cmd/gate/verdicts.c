@@ -184,7 +184,7 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
 {
     const char *const ab[] = {"OLD ms",        "NEW ms", "raw", r->decider ? r->decider : "vs control",
                               "decided by, %", "pairs"};
-    static const char *const gate[] = {"was ms", "is ms", "time", "against GEMM"};
+    const char *const gate[] = {"was ms", "is ms", "time", r->decider ? r->decider : "against GEMM"};
     const char *const *headings = r->view == VERDICTS_AB ? ab : gate;
     const int columns = r->view == VERDICTS_AB ? 6 : 4;
     int widths[COLUMNS_MAX], label_width = 13, impl_width = has_several_impls(r) ? 4 : 0;

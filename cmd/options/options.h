@@ -98,8 +98,11 @@ struct options {
     double preheat_s;        /* NaN = not given: 0, and 3 in the processes of ab and gate */
     struct int_list points;  /* run only these problems of the plan, numbered from 0; not given: all */
     /* gate and ab */
-    char *baseline, *current, *floors, *junit_path; /* NULL = not given */
-    int64_t max_failures;                           /* failures that are printed */
+    struct name_list baselines, currents; /* record files */
+    char *floors, *junit_path;            /* NULL = not given */
+    int64_t runs_max;                     /* processes that gate measures at most; 0 = not given: 5 */
+    int64_t order_seed;                   /* of the order of the processes of ab; 0 = not given: drawn */
+    int64_t max_failures;                 /* failures that are printed */
     bool is_subset;
     bool soft[2];                 /* indexed by enum soft_code */
     double delta_pct;             /* NaN = not given: 2 of ab, 5 of gate */

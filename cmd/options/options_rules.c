@@ -370,17 +370,30 @@ static bool check_input(const struct options *o, const char *name, const char *p
 
 static bool check_gate(const struct parse *p)
 {
-    static const char *const outputs[] = {"current.jsonl", "verdicts.csv"};
+    static const char *const outputs[] = {"current.jsonl",   "current-2.jsonl", "current-3.jsonl",
+                                          "current-4.jsonl", "current-5.jsonl", "verdicts.csv"};
+    enum { OUTPUTS = sizeof outputs / sizeof outputs[0], MOST = 16 };
     const struct options *o = p->o;
-    if (!o->baseline && !o->floors)
+    if (!o->baselines.count && !o->floors)
         return options_refuse("gate", NULL, "needs something to compare with: --baseline A.jsonl, or --floors FILE");
-    if (o->current && (o->sweep_words.count || o->impls.count))
-        return options_refuse("--current", o->current, "cannot be used with %s: a stored run is not measured again",
+    if (o->baselines.count > MOST || o->currents.count > MOST)
+        return options_refuse(o->baselines.count > MOST ? "--baseline" : "--current", NULL,
+                              "is given more than %d times; must be %d records at most", MOST, MOST);
+    if (o->currents.count && (o->sweep_words.count || o->impls.count))
+        return options_refuse("--current", o->currents.names[0],
+                              "cannot be used with %s: a stored run is not measured again",
                               o->impls.count ? "--impl" : o->sweep_words.names[0]);
-    if (o->is_subset && !(o->current && o->baseline))
+    if (o->currents.count && o->runs_max)
+        return options_refuse("--current", o->currents.names[0], "cannot be used with --runs: nothing is measured");
+    if (o->is_subset && !(o->currents.count && o->baselines.count))
         return options_refuse("--subset", NULL, "is for a --baseline and a --current record");
-    return check_input(o, "--baseline", o->baseline, outputs, 2) &&
-           check_input(o, "--current", o->current, outputs, 2) && check_input(o, "--floors", o->floors, outputs, 2);
+    for (int i = 0; i < o->baselines.count; i++)
+        if (!check_input(o, "--baseline", o->baselines.names[i], outputs, OUTPUTS))
+            return false;
+    for (int i = 0; i < o->currents.count; i++)
+        if (!check_input(o, "--current", o->currents.names[i], outputs, OUTPUTS))
+            return false;
+    return check_input(o, "--floors", o->floors, outputs, OUTPUTS);
 }
 
 static bool check_ab(const struct parse *p)
@@ -390,7 +403,7 @@ static bool check_ab(const struct parse *p)
         return options_refuse("ab", NULL, "needs two programs or two libraries, as in %s ab OLD NEW; there %s %d",
                               program_name(), o->files.count == 1 ? "is" : "are", o->files.count);
     if (o->pairs.count > 2 || (o->pairs.count == 2 && o->pairs.values[0] > o->pairs.values[1]))
-        return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 5,12");
+        return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 6,16");
     static const char *const outputs[] = {"verdicts.csv"};
     return check_input(o, "OLD", o->files.names[0], outputs, 1) && check_input(o, "NEW", o->files.names[1], outputs, 1);
 }

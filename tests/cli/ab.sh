@@ -32,14 +32,30 @@ fakes '' ''
 expect_code 0
 expect_stdout '^PASS: all 3 pass'
 expect_stdout '^control .*naive.*stable'
-expect "one check and five processes of OLD" test "$(wc -l <old.log)" -eq 6
-expect "one check and five processes of NEW" test "$(wc -l <new.log)" -eq 6
+expect "one check and six processes of OLD" test "$(wc -l <old.log)" -eq 7
+expect "one check and six processes of NEW" test "$(wc -l <new.log)" -eq 7
+expect "a line for each pair" test "$(grep -cE '^pair +[0-9]+: +[0-9]+ s, [0-9] of 3 decided' out)" -eq 6
 expect "the first process of each to check" grep -q -- --check=full <(head -1 old.log; head -1 new.log)
 expect "nobody after it to check" test "$(sed 1d old.log new.log | grep -c -- --check=full)" -eq 1
 expect "the preset of the CPU where none was typed" grep -q -- --preset=quick old.log
 expect "3 s of load before the first problem" grep -q -- --preheat-s=3 old.log
-expect "ABBA" test "$(ls runs/*.jsonl | sed 's/.*[0-9]-//; s/.jsonl//; s/-check//' | tr '\n' ' ')" = \
-    "OLD NEW OLD NEW NEW OLD OLD NEW NEW OLD OLD NEW "
+# The order: two of each in four processes, another one for another seed, the same one again for the same.
+order() { (cd runs && printf '%s\n' *.jsonl) | sed 's/.*[0-9]-//; s/.jsonl//' | grep -v check | tr '\n' ' '; }
+seen=
+for seed in 1 2 3 4 5 6 1; do
+    rm -rf runs
+    fakes '' '' --order-seed $seed
+    expect_code 0
+    expect_stdout "random order \(--order-seed $seed\)"
+    expect "two of each in each block" test -z "$(order | xargs -n 4 | while read -r a b c d; do
+        [ "$(printf '%s\n' "$a" "$b" "$c" "$d" | grep -c OLD)" -eq 2 ] || echo no; done)"
+    seen+="$(order)
+"
+done
+expect "several orders" test "$(sort -u <<<"$seen" | grep -c OLD)" -ge 4
+expect "the first again" test "$(sed -n 1p <<<"$seen")" = "$(sed -n 7p <<<"$seen")"
+fakes '' ''
+expect_stdout 'random order \(--order-seed [0-9]+\)'
 
 fakes '' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)'
 expect_code 3
@@ -61,7 +77,7 @@ expect_code 0
 shifting='overs=(2.5 2.0 1.5) gemm_shift=0.05'
 fakes "$shifting" "$shifting"
 expect_code 0
-expect "no more pairs for it" test "$(wc -l <old.log)" -eq 6
+expect "no more pairs for it" test "$(wc -l <old.log)" -eq 7
 fakes 'overs=(2.5 2.0 1.5)' 'overs=(2.5 1.94 1.5) shares=(50 38.83 30)'
 expect_code 3
 expect "the slow one to be named" test "$(verdict 256)" = REGRESS
@@ -86,13 +102,13 @@ expect_code 4
 expect_stdout '^control .*CHANGED'
 expect "no regression" test "$(verdict 256)" = INCONCLUSIVE
 
-# Noise: up to twelve pairs, of the open ones only.
+# Noise: up to sixteen pairs, of the open ones only.
 noisy='shares=() times=(1.0 2.1 3.0) shifts=(0 0.6 0)'
 fakes 'shares=()' "$noisy"
 expect_code 4
-expect_stdout '^INCONCLUSIVE +fwd full +d64 +256 .* 12 *$'
+expect_stdout '^INCONCLUSIVE +fwd full +d64 +256 .* 16 *$'
 expect_stdout '^INCONCLUSIVE: 1 undecided of 3'
-expect "the open one alone in the later processes" test "$(grep -c -- '--points=1' old.log)" -eq 7
+expect "the open one alone in the later processes" test "$(grep -c -- '--points=1' old.log)" -eq 10
 fakes 'shares=()' "$noisy" --pairs 3,4 --soft 4,5
 expect_code 0
 expect_stdout 'replaced 4'
@@ -133,7 +149,7 @@ expect_stdout '^control .*gemm'
 fakes '' 'throttled=7'
 expect_code 4
 expect_stderr 'thermal slowdown'
-expect_stdout '3 pairs repeated'
+expect_stdout '3 times pairs were repeated'
 
 # ---- programs that cannot be compared ----
 fakes '' 'schema=999'
@@ -152,7 +168,7 @@ fakes '' 'always_instead="echo no record"'
 expect_code 5
 fakes '' 'run="echo fabench: the device has vanished >&2; exit 6"'
 expect_code 6
-expect_stderr 'NEW .*process 4 ended with code 6: the device has vanished'
+expect_stderr 'NEW .*process [345] ended with code 6: the device has vanished'
 fakes '' 'run="kill -SEGV $$"'
 expect_code 6
 expect_stderr 'signal 11'
@@ -275,7 +291,7 @@ tiny=(--device cpu --seqlen 64,128 --batch 1 --heads 1 --d 64 --causal --mode fw
 run ab "$fabench" "$fabench" "${tiny[@]}" --out real --soft 4
 expect "a verdict: 0 or 3" test "$code" -eq 0 -o "$code" -eq 3
 expect "two configurations" test "$(wc -l <real/verdicts.csv)" -eq 3
-expect "the kernel under its own name in the records" grep -q '"impl":"fused_cpu"' real/03-OLD.jsonl
+expect "the kernel under its own name in the records" grep -q '"impl":"fused_cpu"' real/0[3-5]-OLD.jsonl
 tiny+=(--mode fwd,bwd) # instead of the earlier one
 run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" "${tiny[@]}" --out libraries
 expect_code 3

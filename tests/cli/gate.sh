@@ -116,6 +116,77 @@ gate --baseline base_cpu.jsonl --current slow_cpu.jsonl
 expect_code 3
 expect_stdout 'by its time alone'
 
+# On the CPU the time relative to naive decides, whatever the load does to both; both loads are printed.
+cpu='arch=cpu shares=() overs=(2.5 2.5 2.5)'
+for n in 1 2 3; do
+    record "calm$n.jsonl" "$cpu load=0.2"
+    record "busy$n.jsonl" "$cpu load=10.5 clock=6"
+    record "slow$n.jsonl" "$cpu load=0.2 clock=0.5 overs=(2.5 1.5625 2.5)" # 60 % slower, on a calmer machine
+done
+several() { # several BASELINE CURRENT: three records of each
+    gate --baseline "$1"1.jsonl --baseline "$1"2.jsonl --baseline "$1"3.jsonl \
+        --current "$2"1.jsonl --current "$2"2.jsonl --current "$2"3.jsonl
+}
+several calm busy
+expect_code 0
+expect_stdout 'was ms +is ms +time +against naive'
+expect_stdout '^pass .*\+500\.0 % +\+0\.0 %'
+expect_stdout '^control +naive, not judged, the others are compared with it: time \+500\.0 %'
+what="the loads"
+expect "both loads" test "$(tr -s ' \n' ' ' <out | grep -c 'load of the machine 0.2 in the baseline, 10.5 now')" -eq 1
+expect "naive is not judged" test "$(grep -c naive, verdicts/verdicts.csv)" -eq 0
+several busy slow
+expect_code 3
+expect "60 % slower than naive says" test "$(verdict 256 fused_fake)" = REGRESS
+expect "the others pass" test "$(verdict 128 fused_fake) $(verdict 512 fused_fake)" = "pass pass"
+several slow busy
+expect_code 0
+expect "faster" test "$(verdict 256 fused_fake)" = IMPROVE
+# Without a control neither slower nor faster is said, and nothing passes.
+for n in 1 2 3; do
+    record "lone$n.jsonl" 'arch=cpu shares=()'
+    record "lone_slow$n.jsonl" 'arch=cpu shares=() clock=3'
+done
+for pair in "lone lone_slow" "lone_slow lone" "lone_slow lone_slow"; do
+    gate --baseline "${pair% *}1.jsonl" --current "${pair#* }2.jsonl"
+    expect_code 4
+    expect_stdout 'no control: on the CPU a time alone says nothing'
+    expect "nothing passes" test "$(grep -cE '^(pass|IMPROVE|REGRESS)' verdicts/verdicts.csv)" -eq 0
+done
+# One process each says too little for 5 % on the CPU: a limit that would do is named.
+gate --baseline calm1.jsonl --current calm2.jsonl
+expect_code 4
+expect_stdout 'the times may vary by 5\.1 % from process to process \(1 process of the'
+limit=$(sed -n 's/.*the noise allows a limit of \([0-9.]*\) %.*/\1/p' out)
+gate --baseline calm1.jsonl --current calm2.jsonl --delta "$limit%"
+expect_code 0
+
+# Several processes of the baseline: what they differ by is the noise, and a limit below it is not accepted.
+for n in 1 2 3 4 5; do
+    record "quiet$n.jsonl" "shares=() times=(1.00$n 2.00$n 3.00$n)"
+    record "wild$n.jsonl" "shares=() times=(1.00$n 2.${n}2 3.00$n)"
+done
+baselines() { printf -- '--baseline %s.jsonl ' "$1"{1..5}; }
+record faster.jsonl 'shares=() times=(1.003 2.35 3.003)'
+# shellcheck disable=SC2046 # words
+{
+    gate $(baselines quiet) --current faster.jsonl
+    expect_code 3
+    expect "17 % is slower than five quiet ones" test "$(verdict 256 fused_fake)" = REGRESS
+    gate $(baselines wild) --current faster.jsonl
+    expect_code 4
+    expect "and not than five wild ones" test "$(verdict 256 fused_fake)" = INCONCLUSIVE
+    expect "the quiet cases pass" test "$(verdict 128 fused_fake) $(verdict 512 fused_fake)" = "pass pass"
+    expect_stdout '^INCONCLUSIVE: 1 undecided of 6; the noise allows a limit of [0-9.]+ % \(--delta\)'
+}
+gate --baseline quiet1.jsonl --baseline quiet1.jsonl --current quiet2.jsonl
+expect_code 5
+expect_sentence '--baseline quiet1.jsonl: is the same run as quiet1.jsonl; each must be a process of its own'
+record otherwise.jsonl 'device="Another GPU"'
+gate --baseline base.jsonl --baseline otherwise.jsonl --current same.jsonl
+expect_code 5
+expect_sentence 'otherwise.jsonl: the baseline.s device is "Fake GPU"'
+
 # Rows that failed or did not run.
 record wrong.jsonl 'checks=(pass fail pass)'
 gate --baseline base.jsonl --current wrong.jsonl

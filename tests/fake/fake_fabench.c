@@ -10,6 +10,7 @@
  *   noise=0.2             largest deviation of a process, per cent; a fixed sequence
  *   shifts=(0 0.6 0)      added to the time of each problem times -1, 0, 1, -1, ... of process 0, 1, 2, 3, ...
  *   gemm_shift=0.05       likewise of all shares, relative
+ *   arch=cpu load=4.0     of the machine; empty = the record does not say
  *   device method schema throttled impl control control_share version
  *                         facts of the record; control empty = an implementation that is refused
  *   clock=1.0             factor of the times that shares do not show
@@ -42,20 +43,35 @@ static char noise[TEXT_BYTES] = "0.2", gemm_shift[TEXT_BYTES] = "0", device[TEXT
             method[TEXT_BYTES] = "1", schema[TEXT_BYTES] = "1", throttled[TEXT_BYTES] = "0",
             impl[TEXT_BYTES] = "fused_fake", control[TEXT_BYTES] = "naive", control_share[TEXT_BYTES] = "20",
             version[TEXT_BYTES] = "fabench 9.9 (fake)", clock_factor[TEXT_BYTES] = "1.0", sleep_s[TEXT_BYTES] = "0",
-            run[TEXT_BYTES], run_instead[TEXT_BYTES], always_instead[TEXT_BYTES];
+            arch[TEXT_BYTES], load[TEXT_BYTES], run[TEXT_BYTES], run_instead[TEXT_BYTES], always_instead[TEXT_BYTES];
 
 static const struct {
     const char *name;
     struct list *list; /* one of the two */
     char *text;
-} settings[] = {
-    {"times", &times, NULL},    {"shares", &shares, NULL},          {"overs", &overs, NULL},
-    {"shifts", &shifts, NULL},  {"statuses", &statuses, NULL},      {"checks", &checks, NULL},
-    {"noise", NULL, noise},     {"gemm_shift", NULL, gemm_shift},   {"device", NULL, device},
-    {"method", NULL, method},   {"schema", NULL, schema},           {"throttled", NULL, throttled},
-    {"impl", NULL, impl},       {"control", NULL, control},         {"control_share", NULL, control_share},
-    {"version", NULL, version}, {"clock", NULL, clock_factor},      {"sleep_s", NULL, sleep_s},
-    {"run", NULL, run},         {"run_instead", NULL, run_instead}, {"always_instead", NULL, always_instead}};
+} settings[] = {{"times", &times, NULL},
+                {"shares", &shares, NULL},
+                {"overs", &overs, NULL},
+                {"shifts", &shifts, NULL},
+                {"statuses", &statuses, NULL},
+                {"checks", &checks, NULL},
+                {"noise", NULL, noise},
+                {"gemm_shift", NULL, gemm_shift},
+                {"device", NULL, device},
+                {"method", NULL, method},
+                {"schema", NULL, schema},
+                {"throttled", NULL, throttled},
+                {"impl", NULL, impl},
+                {"control", NULL, control},
+                {"control_share", NULL, control_share},
+                {"arch", NULL, arch},
+                {"load", NULL, load},
+                {"version", NULL, version},
+                {"clock", NULL, clock_factor},
+                {"sleep_s", NULL, sleep_s},
+                {"run", NULL, run},
+                {"run_instead", NULL, run_instead},
+                {"always_instead", NULL, always_instead}};
 
 __attribute__((noreturn, format(printf, 1, 2))) static void stop(const char *format, ...)
 {
@@ -167,7 +183,10 @@ static void print_header(int count)
 {
     printf("{\"type\":\"header\",\"schema\":%s,\"run_id\":\"fake%d\",\"command_line\":\"fabench --seqlen 128\",",
            schema, count);
-    printf("\"device\":{\"name\":\"%s\",\"driver\":\"1.2\"},", device);
+    printf("\"device\":{\"name\":\"%s\",\"driver\":\"1.2\"%s%s%s},", device, *arch ? ",\"arch\":\"" : "", arch,
+           *arch ? "\"" : "");
+    if (*load)
+        printf("\"host\":{\"load\":%s},", load);
     printf("\"policy\":{\"method\":\"%s\",\"l2\":\"cold\",\"round_members\":[\"fused\"]}}\n", method);
 }
 

@@ -11,7 +11,7 @@
 #include "cmd/base/text.h"
 #include "cmd/chart/overlay.h"
 #include "cmd/device/buffers.h"
-#include "cmd/gate/gate.h"
+#include "cmd/gate/floors.h"
 #include "cmd/options/options_line.h"
 #include "cmd/options/options.h"
 #include "cmd/plan/plan.h"

@@ -182,7 +182,7 @@ int fuzz_gate(const uint8_t *data, size_t size)
 {
     static struct options plain, with_floors;
     struct fuzz_input rest = {data, size};
-    if (!plain.baseline) {
+    if (!plain.baselines.count) {
         static const char *const names[] = {"verdicts.csv", NULL};
         const char *const folder = fuzz_folder(names);
         plain = gate_options(folder, false);

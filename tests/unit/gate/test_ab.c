@@ -31,15 +31,28 @@ static void take(const char *name, char *text, size_t size)
         snprintf(text, size, "%s", help_read(help_path(name)));
 }
 
-/* ab OLD NEW --device cpu --pairs 2,3 of two fake programs with these settings, and one more argument. */
+static const char *pairs = "2,3";
+
+/* ab OLD NEW --device cpu --pairs of two fake programs with these settings, and one more argument. */
 static void ab(const char *old_settings, const char *new_settings, const char *more)
 {
     char old[160], new[160], runs[160];
     snprintf(old, sizeof old, "%s", help_path("old"));
     snprintf(new, sizeof new, "%s", help_path("new"));
     snprintf(runs, sizeof runs, "%s", help_path("runs"));
-    char *words[] = {
-        "fabench", "ab", old, new, "--device", "cpu", "--pairs", "2,3", "--out", runs, (char *)(uintptr_t)more};
+    char *words[] = {"fabench",
+                     "ab",
+                     old,
+                     new,
+                     "--device",
+                     "cpu",
+                     "--pairs",
+                     (char *)(uintptr_t)pairs,
+                     "--order-seed",
+                     "1",
+                     "--out",
+                     runs,
+                     (char *)(uintptr_t)more};
     struct options o;
     bool done = false;
     help_write("old.conf", old_settings);
@@ -76,12 +89,18 @@ static void the_same_twice(void **state)
     assert_int_equal(count(log_new, "\n"), 3);
     assert_int_equal(count(log_old, "--check=full"), 1);
     assert_int_equal(count(log_old, "--check=off"), 2);
-    assert_int_equal(count(log_old, "--preset=quick"), 3);             /* no preset on the command line */
-    assert_int_equal(count(log_old, "--points="), 0);                  /* all points are undecided */
-    assert_int_equal(access(help_path("runs/03-OLD.jsonl"), F_OK), 0); /* ABBA: OLD NEW, NEW OLD */
-    assert_int_equal(access(help_path("runs/04-NEW.jsonl"), F_OK), 0);
-    assert_int_equal(access(help_path("runs/05-NEW.jsonl"), F_OK), 0);
-    assert_int_equal(access(help_path("runs/06-OLD.jsonl"), F_OK), 0);
+    assert_int_equal(count(log_old, "--preset=quick"), 3); /* no preset on the command line */
+    assert_int_equal(count(log_old, "--points="), 0);      /* all points are undecided */
+    assert_int_equal(count(said, "pair  "), 2);            /* a line for each */
+    assert_has(said, "--order-seed 1");
+    uint64_t state_of_order = 1; /* two of each, in the order that is drawn from the seed */
+    int order[4];
+    decide_draw_order(&state_of_order, 2, order);
+    for (int i = 0; i < 4; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "runs/%02d-%s.jsonl", 3 + i, order[i] ? "NEW" : "OLD");
+        assert_int_equal(access(help_path(name), F_OK), 0);
+    }
 }
 
 static void verdicts_and_codes(void **state)
@@ -103,6 +122,7 @@ static void verdicts_and_codes(void **state)
                  {"", "statuses=(ok error ok)", "ERROR", 6, "error on purpose"},
                  {"impl=fused_ancient", "impl=fused_modern", "pass", 0, "all 3 pass"},
                  {"", "control=", "pass", 0, "gemm"}};
+    pairs = "2,12"; /* a regression of one of three takes ten */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char line[40];
         ab(cases[i].old, cases[i].new, NULL);
@@ -112,6 +132,11 @@ static void verdicts_and_codes(void **state)
         assert_has(verdicts, line);
         assert_has(said, cases[i].words);
     }
+    pairs = "2,3";
+    ab(cases[0].old, cases[0].new, NULL);
+    assert_int_equal(code, EXIT_INCONCLUSIVE);
+    assert_has(said, "3 pairs are too few to call one of 3 slower or faster");
+    assert_has(said, "it takes 8");
 }
 
 /* Pairs after the minimum have only the undecided points. */
@@ -140,7 +165,7 @@ static void programs_that_cannot_be_compared(void **state)
         {"", "schema=999", 5, "wrote no record that this program reads"},
         {"", "always_instead=\"echo no record\"", 5, "wrote no record that this program reads"},
         {"", "run_instead=\"head -c 300 $(dirname $0)/old.conf\"", 5, "wrote no record"},
-        {"", "run=\"echo fabench: no device here >&2; exit 6\"", 6, "process 4 ended with code 6: no device here"},
+        {"", "run=\"echo fabench: no device here >&2; exit 6\"", 6, "process 3 ended with code 6: no device here"},
         {"", "run=\"kill -SEGV $$\"", 6, "signal 11"},
         {"always_instead=\"echo fabench: --points: no such option >&2; exit 2\"", "", 5,
          "refuses these options: --points: no such option"},

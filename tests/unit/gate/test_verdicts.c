@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
-#include "cmd/gate/gate.h"
+#include "cmd/gate/fingerprint.h"
+#include "cmd/gate/floors.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/record/record_file.h"
 

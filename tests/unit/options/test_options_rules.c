@@ -503,12 +503,14 @@ static void ab_takes_two_sides(void **state)
     assert_list(&options.pairs, "3,7,");
     /* What the processes of both sides get: no output, no gate's own option, no device, no implementation. */
     assert_names(&options.sweep_words, "--mode=bwd,--causal,--d=128,--l2=hot,");
-    taken("ab old new --pairs 4");
+    taken("ab old new --pairs 4 --order-seed 12");
     assert_list(&options.pairs, "4,");
+    assert_int_equal(options.order_seed, 12);
+    refused("ab old new --order-seed 0", "--order-seed 0: must be a whole number from 1 to 2147483647");
     refused("ab", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 0");
     refused("ab old", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there is 1");
     refused("ab old new newer", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 3");
-    refused("ab a b --pairs 7,3", "--pairs 7,3: must be the least and the most, as 5,12");
+    refused("ab a b --pairs 7,3", "--pairs 7,3: must be the least and the most, as 6,16");
     refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not allowed; each must be a whole number from 2 to 64");
     refused("ab a b --junit -", "--junit -: must be a file: stdout has the results");
     refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
@@ -522,11 +524,22 @@ static void gate_takes_a_baseline(void **state)
 {
     (void)state;
     taken("gate --baseline a.jsonl --current b.jsonl --floors f.csv --junit new.xml");
-    assert_string_equal(options.baseline, "a.jsonl");
-    assert_string_equal(options.current, "b.jsonl");
+    assert_string_equal(options.baselines.names[0], "a.jsonl");
+    assert_string_equal(options.currents.names[0], "b.jsonl");
     assert_string_equal(options.floors, "f.csv");
     assert_string_equal(options.junit_path, "new.xml");
     assert_names(&options.sweep_words, "");
+    taken("gate --baseline a --baseline b --baseline=c --current x --current y");
+    assert_names(&options.baselines, "a,b,c,");
+    assert_names(&options.currents, "x,y,");
+    taken("gate --baseline a --runs 3");
+    assert_int_equal(options.runs_max, 3);
+    refused("gate --baseline a --runs 17", "--runs 17: must be a whole number from 1 to 16");
+    refused("gate --baseline a --current b --runs 3", "--current b: cannot be used with --runs: nothing is measured");
+    char many[17 * 14 + 8] = "gate";
+    for (int i = 0; i < 17; i++)
+        strcat(many, " --baseline=a");
+    refused(many, "--baseline: is given more than 16 times; must be 16 records at most");
     taken("gate --floors f.csv --preset ci");
     assert_names(&options.sweep_words, "--preset=ci,");
     refused("gate", "gate: needs something to compare with: --baseline A.jsonl, or --floors FILE");
