@@ -29,8 +29,8 @@ code=0
 {
     echo "# ab and gate under made-up noise"
     echo
-    echo "$runs runs of each kind, seed $seed, 12 configurations, one of which is slower where a loss is asked for; in per"
-    echo "cent of the runs. What the kinds of noise are: \`tests/simulate/simulate_gates.c\`; what the figures say:"
+    echo "$runs runs of each kind, seed $seed, 12 configurations, one of which is slower where a loss is asked for; in"
+    echo "per cent of the runs. What the kinds of noise are: \`tests/simulate/simulate_gates.c\`; what the figures say:"
     echo "[docs/gates.md](../../docs/gates.md). Made by \`scripts/simulate_gates.sh $runs $seed\`; nothing is measured."
     echo
     cat "$new"

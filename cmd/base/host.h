@@ -6,13 +6,13 @@
 #include <stdint.h>
 
 struct host_limits {
-    int cpus;               /* that the process may run on: Cpus_allowed_list of /proc/self/status; 0 = not known */
-    double cpu_quota;       /* of the control groups, in CPUs; +inf = none */
-    int threads;            /* that can run all the time: the smaller of both, rounded down, at least 1 */
-    int64_t memory_bytes;   /* of the machine; 0 = not known */
-    int64_t memory_limit;   /* the smallest of the machine and of its control groups; 0 = not known */
-    int64_t l3_bytes;       /* of the last level cache of the first CPU that it may run on; 0 = not known */
-    double load;            /* of the machine, mean of the last minute; NaN = not known */
+    int cpus;             /* that the process may run on: Cpus_allowed_list of /proc/self/status; 0 = not known */
+    double cpu_quota;     /* of the control groups, in CPUs; +inf = none */
+    int threads;          /* that can run all the time: the smaller of both, rounded down, at least 1 */
+    int64_t memory_bytes; /* of the machine; 0 = not known */
+    int64_t memory_limit; /* the smallest of the machine and of its control groups; 0 = not known */
+    int64_t l3_bytes;     /* of the last level cache of the first CPU that it may run on; 0 = not known */
+    double load;          /* of the machine, mean of the last minute; NaN = not known */
 };
 
 /* Control groups of version 1 and 2, also nested: the limits of all groups above count. */

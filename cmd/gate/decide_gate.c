@@ -132,8 +132,8 @@ static void add_within(const struct decide_stored *runs, int count, double *vari
 }
 
 /* Half-widths from the spread between processes. */
-static void widen_by_spread(const struct decide_rules *rules, const struct decide_family *f, const struct decide_case *c,
-                            enum decide_measure m, double error, struct estimate *e)
+static void widen_by_spread(const struct decide_rules *rules, const struct decide_family *f,
+                            const struct decide_case *c, enum decide_measure m, double error, struct estimate *e)
 {
     const double scale = sqrt(1.0 / c->was_count + 1.0 / c->now_count);
     const double assumed = f->is_cpu ? rules->gate_spread_cpu : rules->gate_spread;

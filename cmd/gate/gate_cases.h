@@ -12,7 +12,7 @@ struct gate_side {
     struct gate_entry {
         const struct record_row *row;
         int file;
-    } *entries; /* owned */
+    } * entries; /* owned */
     int entry_count;
 };
 

@@ -67,8 +67,9 @@ static void describe_noise(const struct decide_family *family, const struct gate
         snprintf(why, size, "too noisy: the lower 99 %% bound of the change, for %d configuration%s, is below 0 (%s)",
                  family->count, family->count == 1 ? "" : "s", runs);
     else
-        snprintf(why, size, "too noisy for this limit: %s %.1f %% from process to process (%s); from %.1f %% on it "
-                            "could be decided",
+        snprintf(why, size,
+                 "too noisy for this limit: %s %.1f %% from process to process (%s); from %.1f %% on it "
+                 "could be decided",
                  c->times.was_count + c->times.now_count > 2 ? "the times vary by" : "the times may vary by",
                  per_cent(d->spread), runs, round_up(d->possible));
 }
@@ -367,8 +368,8 @@ static void describe_load(const struct gate_side *s, char *text, size_t size)
         snprintf(text, size, "%.1f", most);
 }
 
-void gate_describe_control(const struct gate_cases *g, const struct gate_side *baseline, const struct gate_side *current,
-                           char *text, size_t size)
+void gate_describe_control(const struct gate_cases *g, const struct gate_side *baseline,
+                           const struct gate_side *current, char *text, size_t size)
 {
     double time_sum = 0, relative_sum = 0;
     int all = 0, relative = 0;
@@ -391,9 +392,9 @@ void gate_describe_control(const struct gate_cases *g, const struct gate_side *b
     describe_load(current, is, sizeof is);
     if (all) {
         const double time = per_cent(time_sum / all), against_gemm = per_cent(relative_sum / fmax(1, relative));
-        const int used = snprintf(text, size, "%s, not judged%s: time %+.1f %% (geomean%s of %d", name,
-                                  g->control ? ", the others are compared with it" : "", time,
-                                  relative == all ? "s" : "", all);
+        const int used =
+            snprintf(text, size, "%s, not judged%s: time %+.1f %% (geomean%s of %d", name,
+                     g->control ? ", the others are compared with it" : "", time, relative == all ? "s" : "", all);
         if (relative == all)
             snprintf(text, size, "%s, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)", name,
                      time, against_gemm, all);

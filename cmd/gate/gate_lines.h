@@ -9,7 +9,7 @@
 struct gate_lines {
     struct verdict_line *items; /* owned */
     int count;
-    int not_requested; /* configurations of the baseline that the options left out */
+    int not_requested;           /* configurations of the baseline that the options left out */
     int *line_of[GATE_RUNS_MAX]; /* of each row of each current record: its line, or -1; owned */
 };
 

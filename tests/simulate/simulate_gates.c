@@ -1,5 +1,5 @@
-/* Simulates `ab` and `gate` with made-up times of many kinds of noise, through the code that decides (cmd/gate/decide.c,
- * decide_gate.c): nothing is measured. Prints a table in Markdown, and fails where a bar is missed.
+/* Simulates `ab` and `gate` with made-up times of many kinds of noise, through the code that decides
+ * (cmd/gate/decide.c, decide_gate.c): nothing is measured. Prints a table in Markdown, and fails where a bar is missed.
  *
  *   simulate_gates [RUNS [SEED]]      runs of each kind, default 200
  *
@@ -50,9 +50,9 @@ static double normal(void) { return sqrt(-2 * log(uniform())) * cos(two_pi * uni
 
 struct noise {
     const char *name;
-    double within, between;                 /* standard deviations in logarithms */
-    double drift, outliers, clocks, modes;  /* sizes in logarithms; 0 = none */
-    double wave, period;                    /* amplitude, and length in processes */
+    double within, between;                /* standard deviations in logarithms */
+    double drift, outliers, clocks, modes; /* sizes in logarithms; 0 = none */
+    double wave, period;                   /* amplitude, and length in processes */
 };
 
 /* The phase of the wave and the number of processes so far, of one run. */
@@ -113,7 +113,7 @@ static void count(struct tally *t, const enum decide_state *states, bool has_los
     t->runs++;
     t->alarms += is_alarm;
     t->whole[any_regress ? ANSWER_REGRESS : all_pass ? ANSWER_PASS : ANSWER_OPEN]++;
-    t->lost[states[0] == DECIDE_REGRESS ? ANSWER_REGRESS
+    t->lost[states[0] == DECIDE_REGRESS                               ? ANSWER_REGRESS
             : states[0] == DECIDE_PASS || states[0] == DECIDE_IMPROVE ? ANSWER_PASS
                                                                       : ANSWER_OPEN]++;
     t->processes += processes;
@@ -189,7 +189,8 @@ static void run_gate(const struct noise *noise, int baselines, double loss, stru
 static const double alarms_max = 0.01, decided_min = 0.95;
 static bool decides_ab(const struct noise *n)
 {
-    return n->within <= 0.0101 && n->between <= 0.0101 && !(n->drift + n->outliers + n->clocks + n->modes + n->wave > 0);
+    return n->within <= 0.0101 && n->between <= 0.0101 &&
+           !(n->drift + n->outliers + n->clocks + n->modes + n->wave > 0);
 }
 static bool decides_gate(const struct noise *n)
 {
@@ -201,9 +202,15 @@ enum question { AB_SAME, AB_3, GATE_SAME, GATE_8, GATE_1_SAME, GATE_1_8, QUESTIO
 
 static double share(int part, int runs) { return (double)part / runs; }
 
-/* Misses: a share that is beyond its bar by more than chance explains (three standard errors of the share at the bar). */
-static bool is_above(int part, int runs, double bar) { return share(part, runs) > bar + 3 * sqrt(bar * (1 - bar) / runs); }
-static bool is_below(int part, int runs, double bar) { return share(part, runs) < bar - 3 * sqrt(bar * (1 - bar) / runs); }
+/* Misses: a share that is beyond its bar by more than chance explains, three standard errors at the bar. */
+static bool is_above(int part, int runs, double bar)
+{
+    return share(part, runs) > bar + 3 * sqrt(bar * (1 - bar) / runs);
+}
+static bool is_below(int part, int runs, double bar)
+{
+    return share(part, runs) < bar - 3 * sqrt(bar * (1 - bar) / runs);
+}
 
 static int missed(const struct noise *n, const struct tally *t, bool is_whole)
 {
@@ -246,7 +253,8 @@ static void simulate(struct kind *k, int runs, bool is_whole)
 /* The columns of an unchanged build and of a loss, in per cent of the runs. */
 static void print_pair(const struct tally *same, const struct tally *loss)
 {
-    printf(" %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |", 100 * share(same->alarms + loss->alarms, same->runs + loss->runs),
+    printf(" %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |",
+           100 * share(same->alarms + loss->alarms, same->runs + loss->runs),
            100 * share(same->whole[ANSWER_PASS], same->runs), 100 * share(same->whole[ANSWER_OPEN], same->runs),
            100 * share(loss->lost[ANSWER_REGRESS], loss->runs), 100 * share(loss->lost[ANSWER_PASS], loss->runs),
            100 * share(loss->lost[ANSWER_OPEN], loss->runs));

@@ -170,9 +170,9 @@ static void threads_of_the_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_machine),     cmocka_unit_test(the_mask_of_the_process),
-        cmocka_unit_test(groups_of_version_2), cmocka_unit_test(a_container),
-        cmocka_unit_test(groups_of_version_1), cmocka_unit_test(files_that_are_absent_or_odd),
+        cmocka_unit_test(a_whole_machine),           cmocka_unit_test(the_mask_of_the_process),
+        cmocka_unit_test(groups_of_version_2),       cmocka_unit_test(a_container),
+        cmocka_unit_test(groups_of_version_1),       cmocka_unit_test(files_that_are_absent_or_odd),
         cmocka_unit_test(threads_of_the_environment)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
