@@ -105,6 +105,12 @@ static void refuses_in_words(void **state)
     REFUSED((p.dtype = ATTN_E4M3, p.out_dtype = ATTN_BF16), "takes no 8-bit inputs");
     REFUSED(request.precise = true, "takes no precise mode");
     REFUSED(request.splits = 4, "takes no number of splits");
+    REFUSED(p.v_head_dim = 64, "takes no V whose head_dim");
+    REFUSED(p.has_sink = true, "takes no sink");
+    REFUSED(p.has_alibi = true, "takes no ALiBi");
+    REFUSED(p.bias_batch = p.bias_heads = 1, "takes no bias");
+    REFUSED(request.invariant = true, "takes no invariant mode");
+    REFUSED(request.outputs = ATTN_O, "a part of the outputs");
     REFUSED(request.variant = "fwd", "no variants");
     REFUSED(device.sm = 80, "this device has 8.0");
     REFUSED(device.sm = 100, "this device has 10.0");
