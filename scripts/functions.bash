@@ -64,7 +64,11 @@ keep_charts() {
         [ -e "$file" ] || continue
         sed -zE -i -e ':again; s#<g [^>]*>\s*</g>\s*##g; t again' -e 's#\s*\n\s*#\n#g' \
             -e 's# stroke-linecap="butt" stroke-linejoin="miter"##g' -e 's# stroke-width="1\.00"##g' \
-            -e "s#rgb\\( *([0-9]+), *([0-9]+), *([0-9]+)\\)#rgb(\\1,\\2,\\3)#g" "$file"
+            -e "s#rgb\\( *([0-9]+), *([0-9]+), *([0-9]+)\\)#rgb(\\1,\\2,\\3)#g" \
+            -e 's#<g fill="none" color="black" stroke="currentColor"#<g class="l"#g' -e 's# font-family="Arial"##g' \
+            -e 's#<g id="gnuplot_plot_[^"]*" ><title>[^<]*</title>#<g>#g' \
+            -e 's#<g id="gnuplot_canvas"#<style>.l{fill:none;color:black;stroke:currentColor}</style>\n&#' \
+            -e 's#<g id="gnuplot_canvas"#& font-family="Arial"#' -e 's# +(/?>)#\1#g' "$file"
     done
 }
 
