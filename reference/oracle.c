@@ -13,6 +13,8 @@
  * P = exp(S - LSE), dP and dS again, and sums dV += (P * M)^T dO, dK += scale dS^T Q and their absolute values. That is
  * a fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
  *
+ * A sink is one more term of the sum of pass 2; dSink follows when D of all rows is known.
+ *
  * Loops are blocked for the caches and vector code is allowed; nothing else is optimised. Every sum has an order that
  * depends on the problem alone, so the result has the same bits for any number of threads. Memory is O(length). Threads
  * share (batch, kv head) pairs where there are enough of them, else the blocks of one. Every sequence of a batch is a
@@ -131,6 +133,7 @@ struct head {
     double *lse, *dot;     /* [group][q_len]; D */
     double *spread, *size; /* [group][q_len]; sqrt(rowsum((dO * O)^2)) and sqrt(rowsum(dS^2)) */
     double *scratch;       /* scratch_doubles for each thread */
+    double *sinks;         /* of (sequence, query head) 0: two each, dSink and the square of |dSink|; NULL = none */
 };
 
 /* Scratch memory of one thread. */
@@ -361,7 +364,8 @@ static void softmax_rows(const struct head *h, const struct block *at, const str
     double *s = x->s;
     logits(h, at, x);
     for (int64_t i = 0; i < at->rows; i++, s += p->kv_len) {
-        double max = -INFINITY, sum = 0;
+        const double sink = h->t->sink ? (double)h->t->sink[h->kv_head * h->group + at->g] : -INFINITY;
+        double max = sink, sum = 0;
         for (int64_t j = at->lo; j <= at->hi; j++)
             if (!(s[j] <= max)) /* a NaN becomes the maximum, so that the whole row becomes NaN */
                 max = s[j];
@@ -369,6 +373,7 @@ static void softmax_rows(const struct head *h, const struct block *at, const str
             s[j] = max == -INFINITY ? 0 : exp(s[j] - max);
             sum += s[j];
         }
+        sum += sink == -INFINITY ? 0 : exp(sink - max);
         for (int64_t j = at->lo; j <= at->hi && sum != 0; j++)
             s[j] /= sum;
         h->lse[at->g * p->q_len + at->row0 + i] = max == -INFINITY ? -INFINITY : max + log(sum);
@@ -525,6 +530,21 @@ static void key_gradients(const struct head *h, int64_t key0)
     store_rows(x.sums[3], 1, h->out->dv_abs, place, keys, h->dv);
 }
 
+/* dSink of the query heads of this sequence, when LSE and D of all rows are known. */
+static void sink_gradients(const struct head *h)
+{
+    const struct attn_problem *p = h->p;
+    for (int64_t g = 0; g < h->group; g++) {
+        const int64_t head = h->kv_head * h->group + g;
+        double *const sums = h->sinks + 2 * (h->b * p->q_heads + head);
+        for (int64_t row = g * p->q_len; row < (g + 1) * p->q_len; row++) {
+            const double share = exp((double)h->t->sink[head] - h->lse[row]);
+            sums[0] -= share * h->dot[row];
+            sums[1] += share * share * h->spread[row] * h->spread[row];
+        }
+    }
+}
+
 static void attend_head(const struct head *h)
 {
     const struct attn_problem *p = h->p;
@@ -543,6 +563,23 @@ static void attend_head(const struct head *h)
                 key_gradients(h, key0);
         }
     }
+    if (h->sinks)
+        sink_gradients(h);
+}
+
+/* Sums over the sequences. */
+static void store_sinks(const struct attn_problem *p, const double *sinks, const struct reference_outputs *out)
+{
+    for (int64_t head = 0; head < p->q_heads; head++) {
+        double sum = 0, squares = 0;
+        for (int64_t b = 0; b < p->batch; b++) {
+            sum += sinks[2 * (b * p->q_heads + head)];
+            squares += sinks[2 * (b * p->q_heads + head) + 1];
+        }
+        out->dsink[head] = (float)sum;
+        if (out->dsink_abs)
+            out->dsink_abs[head] = (float)sqrt(squares);
+    }
 }
 
 enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode mode, const struct attn_tensors *t,
@@ -554,7 +591,11 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
     const int inside = workers > 1 ? 1 : wanted;
     const double bytes = workers * head_doubles(p, inside) * sizeof(double);
     double *memory = bytes < (double)(PTRDIFF_MAX / 2) ? malloc((size_t)bytes) : NULL;
-    if (!memory) {
+    const bool has_sinks = p->has_sink && mode == ATTN_BWD && out->dsink;
+    double *sinks = has_sinks ? calloc((size_t)(p->batch * p->q_heads), 2 * sizeof *sinks) : NULL;
+    if (!memory || (has_sinks && !sinks)) {
+        free(memory);
+        free(sinks);
         snprintf(why->text, sizeof why->text, "the float64 oracle needs %.1f GB of host memory", bytes / 1e9);
         return ATTN_NO_MEMORY;
     }
@@ -566,6 +607,7 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
         h.out = out;
         h.mode = mode;
         h.threads = inside;
+        h.sinks = sinks;
         h.b = i / p->kv_heads;
         h.kv_head = i % p->kv_heads;
         const struct attn_sequence sequence = attn_sequence_at(p, t, h.b);
@@ -575,6 +617,9 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
         h.p = &one;
         attend_head(&h);
     }
+    if (sinks)
+        store_sinks(p, sinks, out);
     free(memory);
+    free(sinks);
     return ATTN_OK;
 }

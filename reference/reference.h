@@ -6,6 +6,7 @@
  *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)),
  *          g = 1 - (S / softcap)^2; 1 without a softcap
  *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
+ *   |dSink| = sqrt(sum over rows of (exp(sink - LSE) sqrt(rowsum((dO * O)^2)))^2): each row's error of D, independent
  * The judge uses eps(dtype) times these as floor of every norm. Backward is given O rounded to the dtype; the first
  * part of dSa is the effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D)
  * is a difference of nearly equal numbers, and only that error is left. Kernels also round dS: independent errors,
@@ -31,6 +32,7 @@ extern "C" {
 struct reference_outputs {
     float *o, *lse, *dq, *dk, *dv;
     float *o_abs, *dq_abs, *dk_abs, *dv_abs;
+    float *dsink, *dsink_abs; /* [q_heads]; where the problem has a sink, mode bwd */
     /* Where the problem lies in a larger one of which it is a part: its first sequence, query head and row there.
      * Dropout counts from there, and so do the rows of the block mask and of the scales of Q. */
     int64_t first_batch, first_head, first_row;
@@ -44,7 +46,7 @@ enum attn_status oracle_attention(const struct attn_problem *, enum attn_mode, c
 
 /* The same on CUDA in fp32 (no TF32), by blocks of rows so that no S-sized buffer exceeds 2 GiB. Device pointers, every
  * attribute. Enqueues on `stream` (cudaStream_t) and does not wait, except that it copies the lengths of packed
- * sequences and of caches to the host and waits for that. ATTN_UNSUPPORTED: backward against a cache. */
+ * sequences and of caches, and sinks, to the host and waits for that. ATTN_UNSUPPORTED: backward against a cache. */
 size_t reference_cuda_workspace_bytes(const struct attn_problem *, enum attn_mode);
 enum attn_status reference_cuda(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                 const struct reference_outputs *, void *workspace, size_t workspace_bytes, void *stream,

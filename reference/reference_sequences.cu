@@ -10,11 +10,14 @@
  *               t = s * (M * t - D) * slope;  dQ = scale t k;  dK += scale t^T q
  *   4 absolute  t = s * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) + |M * t - D| (1 - slope)), where
  *               dS is the t of 3;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
+ * A sink is one more term of the softmax's sum; dSink sums over the blocks of its head.
  * M is dropout's factor and `slope` the softcap's derivative; without them both are 1. dK and dV sum over the blocks of
  * a sequence and the query heads of a group. kept is s without dropout; forward writes it over s, backward into t.
  * Sums are cut and computed as those of reference_cuda.cu.
  */
 #include "reference/reference_sequences.cuh"
+
+#include <stdlib.h>
 
 #include "reference/elements.h"
 #include "reference/gather.cuh"
@@ -30,7 +33,7 @@ enum {
 /* Rows of a block, and byte offsets of the parts of the workspace. [1]: absolute values. */
 struct parts {
     int64_t rows, pitch;
-    size_t q[2], k[2], v[2], dout[2], s, t, slope, total;
+    size_t q[2], k[2], v[2], dout[2], s, t, slope, sink_rows, sinks, total;
 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -56,6 +59,9 @@ static struct parts parts_of(const struct attn_problem *p, enum attn_mode mode)
     }
     x.s = take(&x.total, x.rows * x.pitch);
     x.t = take(&x.total, mode == ATTN_BWD ? x.rows * x.pitch : 0);
+    const bool has_dsink = mode == ATTN_BWD && p->has_sink;
+    x.sink_rows = take(&x.total, has_dsink ? 2 * x.rows : 0);
+    x.sinks = take(&x.total, has_dsink ? 4 * p->q_heads : 0); /* doubles */
     x.slope = take(&x.total, mode == ATTN_BWD && p->softcap != 0 ? x.rows * x.pitch : 0);
     return x;
 }
@@ -68,6 +74,7 @@ size_t reference_sequences_bytes(const struct attn_problem *p, enum attn_mode mo
 struct score_block {
     struct attn_problem problem;
     const uint8_t *block_mask;
+    float sink;           /* of this head; -inf = none */
     struct key_mask mask; /* with the lengths of this sequence */
     int64_t b, head;      /* in the problem, for the block mask */
     int64_t first, rows, pitch;
@@ -95,7 +102,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
         float *const row = s + r * x.pitch;
         int64_t from, to;
         visible_keys(x.mask, x.first + r, &from, &to);
-        float maximum = -INFINITY;
+        float maximum = x.sink;
         int sees = 0;
         for (int64_t j = from + threadIdx.x; j < to; j += REFERENCE_THREADS) {
             const bool is_visible = is_in_mask(x, x.first + r, j);
@@ -110,12 +117,12 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
         double sum = 0;
         for (int64_t j = from + threadIdx.x; sees && j < to; j += REFERENCE_THREADS)
             sum += expf(row[j] - maximum);
-        sum = block_sum(sum, sums);
+        sum = block_sum(sum, sums) + (x.sink == -INFINITY ? 0.0 : (double)expf(x.sink - maximum));
         const float inverse = (float)(1 / sum);
         for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS)
             row[j] = sees && j >= from && j < to ? expf(row[j] - maximum) * inverse : 0;
         if (threadIdx.x == 0)
-            lse[r] = sees ? (float)((double)maximum + log(sum)) : -INFINITY;
+            lse[r] = maximum > -INFINITY ? (float)((double)maximum + log(sum)) : -INFINITY;
     }
 }
 
@@ -175,6 +182,57 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
     }
 }
 
+/* The part of each row of dSink, and of |dSink|: rows[2 r], rows[2 r + 1]. dout, o, lse: of the block's first row. */
+__global__ void __launch_bounds__(REFERENCE_THREADS)
+    sequence_sink_rows(const __grid_constant__ struct score_block x, const float *dout, const float *o,
+                       const float *lse, float *rows)
+{
+    __shared__ double sums[REFERENCE_THREADS / 32];
+    const int64_t d = attn_v_head_dim(&x.problem);
+    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
+        double sum = 0, squares = 0;
+        for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
+            const double product = (double)dout[r * d + c] * (double)o[r * d + c];
+            sum += product;
+            squares += product * product;
+        }
+        sum = block_sum(sum, sums);
+        squares = block_sum(squares, sums);
+        if (threadIdx.x == 0) {
+            const double share = exp((double)x.sink - (double)lse[r]);
+            rows[2 * r] = (float)(share * sum);
+            rows[2 * r + 1] = (float)(share * share * squares);
+        }
+    }
+}
+
+/* Adds the rows of a block to the two sums of its head; one block of threads. */
+__global__ void __launch_bounds__(REFERENCE_THREADS)
+    sequence_add_sinks(const float *rows, int64_t count, double *head_sums)
+{
+    __shared__ double sums[REFERENCE_THREADS / 32];
+    double sum = 0, squares = 0;
+    for (int64_t r = threadIdx.x; r < count; r += REFERENCE_THREADS) {
+        sum += (double)rows[2 * r];
+        squares += (double)rows[2 * r + 1];
+    }
+    sum = block_sum(sum, sums);
+    squares = block_sum(squares, sums);
+    if (threadIdx.x == 0) {
+        head_sums[0] -= sum;
+        head_sums[1] += squares;
+    }
+}
+
+__global__ void sequence_store_sinks(const double *sinks, int64_t heads, float *dsink, float *dsink_abs)
+{
+    for (int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; h < heads; h += (int64_t)gridDim.x * blockDim.x) {
+        dsink[h] = (float)sinks[2 * h];
+        if (dsink_abs)
+            dsink_abs[h] = (float)sqrt(sinks[2 * h + 1]);
+    }
+}
+
 /* ---- one block of rows ------------------------------------------------------------------------------------------ */
 
 /* [1]: absolute values. */
@@ -193,6 +251,9 @@ struct job {
     struct operands in;
     int64_t block_rows, pitch;
     float *s, *t, *slope; /* slope: NULL without a softcap */
+    float *sink_rows;
+    double *sinks;     /* two for each query head; NULL = dSink is not asked for */
+    const float *sink; /* [q_heads] in host memory; NULL = none */
 };
 
 /* Rows [first, first + rows) of a query head of sequence b. `row` and `key`: where they begin in the outputs of rows,
@@ -313,6 +374,20 @@ static enum attn_status block_gradient(const struct job *job, const struct block
     return status_cuda(cudaGetLastError(), "sequence_gradient", why);
 }
 
+static enum attn_status block_sinks(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    if (!job->sinks)
+        return ATTN_OK;
+    sequence_sink_rows<<<grid_size(at->rows), REFERENCE_THREADS, 0, job->stream>>>(
+        at->scores, job->in.dout[0], job->out->o + at->row * attn_v_head_dim(job->problem), job->out->lse + at->row,
+        job->sink_rows);
+    const enum attn_status status = status_cuda(cudaGetLastError(), "sequence_sink_rows", why);
+    if (status != ATTN_OK)
+        return status;
+    sequence_add_sinks<<<1, REFERENCE_THREADS, 0, job->stream>>>(job->sink_rows, at->rows, job->sinks + 2 * at->head);
+    return status_cuda(cudaGetLastError(), "sequence_add_sinks", why);
+}
+
 /* O, dV and their products over absolute values. */
 static enum attn_status block_values(const struct job *job, const struct block *at, struct attn_message *why)
 {
@@ -386,6 +461,8 @@ static enum attn_status compute_block(const struct job *job, const struct block 
     enum attn_status status = load_rows(job, at, why);
     if (status == ATTN_OK)
         status = block_values(job, at, why);
+    if (status == ATTN_OK)
+        status = block_sinks(job, at, why);
     if (status == ATTN_OK && job->mode == ATTN_BWD)
         status = block_gradients(job, at, false, out->dq, out->dk, why);
     if (status == ATTN_OK && job->mode == ATTN_BWD)
@@ -413,6 +490,7 @@ static struct block block_at(const struct job *job, int64_t b, int64_t head, int
     at.begins_keys = first == 0 && head % group == 0;
     at.scores.problem = *p;
     at.scores.block_mask = job->tensors->block_mask;
+    at.scores.sink = job->sink ? job->sink[head] : -INFINITY;
     at.scores.mask = key_mask_of(p);
     at.scores.mask.q_len = length.q_len;
     at.scores.mask.kv_len = length.kv_len;
@@ -464,6 +542,45 @@ static enum attn_status compute(const struct job *job, struct attn_message *why)
     return status;
 }
 
+static unsigned stride_grid(int64_t items)
+{
+    return (unsigned)min64(8192, max64(1, (items + REFERENCE_THREADS - 1) / REFERENCE_THREADS));
+}
+
+/* dSink is the sum of the blocks, in their order. */
+static enum attn_status compute_all(const struct job *job, struct attn_message *why)
+{
+    const int64_t heads = job->problem->q_heads;
+    enum attn_status status = ATTN_OK;
+    if (job->sinks)
+        status = status_cuda(cudaMemsetAsync(job->sinks, 0, (size_t)heads * 2 * sizeof(double), job->stream),
+                             "cudaMemsetAsync", why);
+    if (status == ATTN_OK)
+        status = compute(job, why);
+    if (status != ATTN_OK || !job->sinks)
+        return status;
+    sequence_store_sinks<<<stride_grid(heads), REFERENCE_THREADS, 0, job->stream>>>(job->sinks, heads, job->out->dsink,
+                                                                                    job->out->dsink_abs);
+    return status_cuda(cudaGetLastError(), "sequence_store_sinks", why);
+}
+
+/* The sinks in host memory, which the caller frees; NULL where the problem has none. */
+static enum attn_status copy_sink(const struct attn_problem *p, const struct attn_tensors *tensors, cudaStream_t stream,
+                                  float **sink, struct attn_message *why)
+{
+    const size_t bytes = (size_t)p->q_heads * sizeof **sink;
+    *sink = NULL;
+    if (!p->has_sink)
+        return ATTN_OK;
+    *sink = (float *)malloc(bytes);
+    if (!*sink)
+        return status_fail(why, ATTN_NO_MEMORY, "the sinks of %lld heads need %zu bytes of host memory",
+                           (long long)p->q_heads, bytes);
+    const cudaError_t copied = cudaMemcpyAsync(*sink, tensors->sink, bytes, cudaMemcpyDeviceToHost, stream);
+    const cudaError_t waited = cudaStreamSynchronize(stream);
+    return status_cuda(copied != cudaSuccess ? copied : waited, "copying the sinks", why);
+}
+
 enum attn_status reference_sequences(const struct attn_problem *problem, enum attn_mode mode,
                                      const struct attn_tensors *tensors, const struct reference_outputs *out,
                                      cublasHandle_t blas, void *workspace, cudaStream_t stream,
@@ -491,10 +608,17 @@ enum attn_status reference_sequences(const struct attn_problem *problem, enum at
     job.s = (float *)(base + parts.s);
     job.t = (float *)(base + parts.t);
     job.slope = problem->softcap != 0 && mode == ATTN_BWD ? (float *)(base + parts.slope) : NULL;
-    enum attn_status status = lengths_copy(problem, tensors, stream, &lengths, why);
-    if (status != ATTN_OK)
-        return status;
-    status = compute(&job, why);
-    lengths_free(&lengths);
+    job.sink_rows = (float *)(base + parts.sink_rows);
+    job.sinks = problem->has_sink && mode == ATTN_BWD && out->dsink ? (double *)(base + parts.sinks) : NULL;
+    float *sink = NULL;
+    enum attn_status status = copy_sink(problem, tensors, stream, &sink, why);
+    job.sink = sink;
+    if (status == ATTN_OK)
+        status = lengths_copy(problem, tensors, stream, &lengths, why);
+    if (status == ATTN_OK) {
+        status = compute_all(&job, why);
+        lengths_free(&lengths);
+    }
+    free(sink);
     return status;
 }

@@ -86,6 +86,8 @@ struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_t
     const bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DK || tensor == TENSOR_DV;
     const bool is_qk = tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_DQ || tensor == TENSOR_DK;
     const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
+    if (tensor == TENSOR_DSINK)
+        return (struct tensor_shape){1, heads, 1, 1};
     const int64_t head_dim = tensor == TENSOR_LSE ? 1 : is_qk ? p->head_dim : attn_v_head_dim(p);
     if (p->lengths == ATTN_PACKED)
         return (struct tensor_shape){1, heads, is_kv ? p->total_k : p->total_q, head_dim};
@@ -104,10 +106,10 @@ struct tensor_shape tensor_file_shape_of(const struct attn_problem *p, enum prob
 enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
     const bool is_input = tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_V;
-    return tensor == TENSOR_LSE ? ATTN_FP32 : is_input ? p->dtype : attn_output_dtype(p);
+    return problem_is_array(tensor) ? ATTN_FP32 : is_input ? p->dtype : attn_output_dtype(p);
 }
 
-/* NULL for LSE, which has no strides. */
+/* NULL for those that have no strides. */
 static struct attn_tensor *strided(struct attn_tensors *t, enum problem_tensor tensor)
 {
     struct attn_tensor *const all[TENSOR_COUNT] = {
@@ -121,8 +123,9 @@ struct attn_tensor tensor_of(const struct attn_problem *p, const struct attn_ten
 {
     struct attn_tensors copy = *t;
     const struct attn_tensor *found = strided(&copy, tensor);
-    const struct tensor_shape s = tensor_shape_of(p, TENSOR_LSE);
-    return found ? *found : (struct attn_tensor){copy.lse, s.heads * s.len, s.len, 1};
+    const struct tensor_shape s = tensor_shape_of(p, tensor);
+    void *const data = tensor == TENSOR_LSE ? copy.lse : copy.dsink;
+    return found ? *found : (struct attn_tensor){data, s.heads * s.len, s.len, 1};
 }
 
 static bool is_of_packed_qkv(enum problem_tensor tensor)
@@ -161,7 +164,7 @@ static size_t bytes_of(const struct plan_item *item, enum problem_tensor tensor)
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
     const struct attn_tensor t = strides_of(item, tensor);
     const int64_t elements =
-        tensor == TENSOR_LSE ? s.batch * s.heads * s.len : problem_extent(&t, s.batch, s.heads, s.len, s.head_dim);
+        problem_is_array(tensor) ? s.batch * s.heads * s.len : problem_extent(&t, s.batch, s.heads, s.len, s.head_dim);
     return (size_t)elements * attn_dtype_bytes(tensor_dtype_of(&item->problem, tensor));
 }
 
@@ -184,8 +187,10 @@ static enum attn_status make_tensor(struct backend *be, const struct plan_item *
     if (to) {
         *to = strides_of(item, tensor);
         to->data = buffer->data;
-    } else {
+    } else if (tensor == TENSOR_LSE) {
         set->tensors.lse = buffer->data;
+    } else {
+        set->tensors.dsink = buffer->data;
     }
     return ATTN_OK;
 }
@@ -246,7 +251,7 @@ enum attn_status outputs_make(struct backend *be, const struct plan_item *item, 
     memset(set, 0, sizeof *set);
     set->tensors = inputs->tensors;
     int count;
-    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&item->problem, item->mode, &count);
     for (int i = 0; i < count; i++)
         TRY(make_tensor(be, item, outputs[i], set, why));
     return outputs_poison(be, set, why);
@@ -328,6 +333,7 @@ struct column_signs tensor_signs(const struct input_signs *signs, enum problem_t
     case TENSOR_DQ:
     case TENSOR_DK: return signs->qk;
     case TENSOR_LSE:
+    case TENSOR_DSINK:
     case TENSOR_COUNT: return none;
     default: return signs->v;
     }
@@ -394,7 +400,7 @@ enum attn_status outputs_digest(struct backend *be, const struct plan_item *item
     struct digest_job jobs[DIGEST_MAX];
     struct digest in_order[DIGEST_MAX];
     int count;
-    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&item->problem, item->mode, &count);
     memset(digests, 0, TENSOR_COUNT * sizeof *digests);
     for (int i = 0; i < count; i++)
         jobs[i] = digest_job_of(item, set, outputs[i]);
@@ -407,6 +413,8 @@ enum attn_status outputs_digest(struct backend *be, const struct plan_item *item
 double tensor_set_bytes(const struct plan_item *item)
 {
     double bytes = (double)bytes_of(item, TENSOR_LSE);
+    if (item->problem.has_sink && item->mode == ATTN_BWD)
+        bytes += (double)bytes_of(item, TENSOR_DSINK);
     const int last = item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DV;
     for (int i = 0; i <= last; i++)
         if (!(i == TENSOR_V && attn_v_is_in_k(&item->problem)))

@@ -77,7 +77,7 @@ static bool read_tensor(const struct plan_item *item, enum problem_tensor tensor
 {
     const struct tensor_shape s = tensor_file_shape_of(&item->problem, tensor);
     const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
-    const int dims = tensor == TENSOR_LSE ? 3 : 4;
+    const int dims = tensor == TENSOR_LSE ? 3 : tensor == TENSOR_DSINK ? 2 : 4;
     char last[32] = "";
     if (!read_npy(path, tensor_dtype_of(&item->problem, tensor), file, why))
         return false;
@@ -85,8 +85,11 @@ static bool read_tensor(const struct plan_item *item, enum problem_tensor tensor
         return true;
     if (dims == 4)
         snprintf(last, sizeof last, ", %lld", (long long)want[3]);
-    snprintf(why->text, sizeof why->text, "%.300s: its shape is not [%lld, %lld, %lld%s]", path, (long long)want[0],
-             (long long)want[1], (long long)want[2], last);
+    if (dims == 2)
+        snprintf(why->text, sizeof why->text, "%.300s: its shape is not [1, %lld]", path, (long long)want[1]);
+    else
+        snprintf(why->text, sizeof why->text, "%.300s: its shape is not [%lld, %lld, %lld%s]", path, (long long)want[0],
+                 (long long)want[1], (long long)want[2], last);
     npy_free(file);
     return false;
 }
@@ -535,7 +538,7 @@ enum attn_status outputs_read(struct backend *be, const struct plan_item *item, 
                               unsigned *found, enum problem_tensor *bad, struct attn_message *why)
 {
     int count;
-    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&item->problem, item->mode, &count);
     *found = 0;
     for (int i = 0; i < count; i++) {
         struct npy file;

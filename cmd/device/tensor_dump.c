@@ -81,11 +81,11 @@ static enum attn_status describe(const struct dump *d, const char *tensor, const
     return ATTN_ERROR;
 }
 
-static bool is_output(enum attn_mode mode, enum problem_tensor tensor)
+static bool is_output(const struct plan_item *item, enum problem_tensor tensor)
 {
     int count;
     bool is_one = false;
-    const enum problem_tensor *outputs = problem_outputs(mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&item->problem, item->mode, &count);
     for (int i = 0; i < count; i++)
         is_one |= outputs[i] == tensor;
     return is_one;
@@ -93,11 +93,9 @@ static bool is_output(enum attn_mode mode, enum problem_tensor tensor)
 
 static const float *part_of(const struct dump_part *part, enum problem_tensor tensor)
 {
-    const float *const all[TENSOR_COUNT] = {[TENSOR_O] = part->outputs.o,
-                                            [TENSOR_LSE] = part->outputs.lse,
-                                            [TENSOR_DQ] = part->outputs.dq,
-                                            [TENSOR_DK] = part->outputs.dk,
-                                            [TENSOR_DV] = part->outputs.dv};
+    const float *const all[TENSOR_COUNT] = {
+        [TENSOR_O] = part->outputs.o,   [TENSOR_LSE] = part->outputs.lse, [TENSOR_DQ] = part->outputs.dq,
+        [TENSOR_DK] = part->outputs.dk, [TENSOR_DV] = part->outputs.dv,   [TENSOR_DSINK] = part->outputs.dsink};
     return all[tensor];
 }
 
@@ -118,6 +116,9 @@ static enum attn_status copy_part(const struct dump *d, const struct dump_part *
     return status;
 }
 
+/* Of a file: [batch, heads, len, head_dim], LSE without the last one; of dSink [1, q_heads]. */
+static int file_dims(enum problem_tensor tensor) { return tensor == TENSOR_LSE ? 3 : tensor == TENSOR_DSINK ? 2 : 4; }
+
 /* The reference's tensor, NaN where there is no part of it; the caller frees file->data. */
 static enum attn_status read_reference(const struct dump *d, enum problem_tensor tensor, struct npy *file,
                                        struct attn_message *why)
@@ -125,7 +126,7 @@ static enum attn_status read_reference(const struct dump *d, enum problem_tensor
     const struct tensor_shape s = tensor_shape_of(&d->item->problem, tensor);
     const int64_t elements = s.batch * s.heads * s.len * s.head_dim;
     enum attn_status status = ATTN_OK;
-    *file = (struct npy){.dims = tensor == TENSOR_LSE ? 3 : 4,
+    *file = (struct npy){.dims = file_dims(tensor),
                          .shape = {s.batch, s.heads, s.len, s.head_dim},
                          .type = NPY_FLOAT32,
                          .bytes = (size_t)elements * sizeof(float)};
@@ -185,7 +186,7 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     /* 8-bit inputs stay what they are, beside their scales. */
     const enum attn_dtype to = d->dtype == DUMP_FP32 && !attn_dtype_is_8_bit(from) ? ATTN_FP32 : from;
     struct npy file = {
-        .dims = tensor == TENSOR_LSE ? 3 : 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = storage[to].type};
+        .dims = file_dims(tensor), .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = storage[to].type};
     file.bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(to);
     file.data = xmalloc(file.bytes);
     void *host = xmalloc(buffer->bytes);
@@ -211,7 +212,7 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     if (status == ATTN_OK)
         status = describe(d, problem_tensor_name(tensor), problem_tensor_name(tensor), &file, tensor_dimensions, from,
                           to, why);
-    if (status == ATTN_OK && is_output(d->item->mode, tensor) && d->reference && d->reference->count)
+    if (status == ATTN_OK && is_output(d->item, tensor) && d->reference && d->reference->count)
         status = write_difference(d, tensor, &file, to, why);
     free(host);
     npy_free(&file);
@@ -244,6 +245,16 @@ static enum attn_status dump_scales(const struct dump *d, enum quantised tensor,
     }
     TRY(write_npy(d, names[tensor], &file, why));
     return describe(d, names[tensor], names[tensor], &file, dimensions, ATTN_FP32, ATTN_FP32, why);
+}
+
+static enum attn_status dump_sink(const struct dump *d, struct attn_message *why)
+{
+    static const char *const of_heads[] = {"q_heads"};
+    const int64_t heads = d->item->problem.q_heads;
+    struct npy file = {.dims = 1, .shape = {heads}, .type = NPY_FLOAT32, .bytes = (size_t)heads * sizeof(float)};
+    file.data = d->item->arrays->sink;
+    TRY(write_npy(d, "sink", &file, why));
+    return describe(d, "sink", "sink", &file, of_heads, ATTN_FP32, ATTN_FP32, why);
 }
 
 /* The fields of the problem that a plan is made from again. */
@@ -300,11 +311,13 @@ enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *ite
     for (int i = 0; i < TENSOR_COUNT && status == ATTN_OK; i++)
         if (set->buffers[i].base)
             status = dump_tensor(&d, (enum problem_tensor)i, why);
-        else if (is_output(item->mode, (enum problem_tensor)i) && reference && reference->count)
+        else if (is_output(item, (enum problem_tensor)i) && reference && reference->count)
             status = write_reference(&d, (enum problem_tensor)i, why);
     for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
         if (set->scale_values[i])
             status = dump_scales(&d, (enum quantised)i, why);
+    if (status == ATTN_OK && item->problem.has_sink)
+        status = dump_sink(&d, why);
     if (status == ATTN_OK)
         status = write_description(&d, why);
     json_decref(d.files);

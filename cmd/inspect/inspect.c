@@ -218,6 +218,7 @@ int inspect_dry_run(const struct options *o)
                                            .mode = item->mode,
                                            .deterministic = item->deterministic,
                                            .splits = item->splits,
+                                           .outputs = problem_wanted_outputs(&item->problem, item->mode),
                                            .variant = o->variant};
             struct attn_message why = {""};
             const struct attn_impl *impl = impl_resolve(&s.slots[j], &request, &why);

@@ -62,6 +62,12 @@ static struct judge_bounds lse_bounds(const struct dtype_bounds *d, enum attn_dt
  * sqrt(2/3) * eps / 2 of the product, and 0.3 eps on average over mantissas. Five to seven of them. */
 static const double ELEMENT_DEVIATIONS = 2;
 
+/* True of what is made from dS or D, whose terms cancel each other. */
+static bool is_of_ds(enum problem_tensor tensor)
+{
+    return tensor == TENSOR_DQ || tensor == TENSOR_DK || tensor == TENSOR_DSINK;
+}
+
 struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype dtype, enum attn_mode mode,
                                      bool doubled, double atol, double rtol, double reference_rms)
 {
@@ -74,12 +80,12 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
                              .rms = d->rms[mode] * factor,
                              .block_rms = 2 * d->rms[mode] * factor,
                              .gain = d->gain * factor};
-    /* dQ and dK are sums with cancellation. The rounding of O changes D in every row, so that the rms error can reach
-     * eps times the rms of the product over absolute values, and a single element four times that. For O and dV eps
-     * times this product is only the lower limit of the norm. In fp32 the error itself has this size. */
-    const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK || dtype == ATTN_FP32;
+    /* dQ, dK and dSink are sums with cancellation. The rounding of O changes D in every row, so that the rms error can
+     * reach eps times the rms of the product over absolute values, and a single element four times that. For O and dV
+     * eps times this product is only the lower limit of the norm. In fp32 the error itself has this size. */
+    const bool has_cancellation = is_of_ds(tensor) || dtype == ATTN_FP32;
     b.norm_abs = has_cancellation ? d->eps / d->rms[mode] : d->eps;
-    if (d->ulp > 0 && (tensor == TENSOR_DQ || tensor == TENSOR_DK))
+    if (d->ulp > 0 && is_of_ds(tensor))
         b.ulp_abs = ELEMENT_DEVIATIONS * d->eps;
     /* Rows much smaller than the rest of the tensor are sums of terms that underflow relative to others, or in the
      * dtype. */
@@ -98,7 +104,7 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
 void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype, bool doubled,
                          int64_t head_dim, double largest_lse)
 {
-    if (tensor != TENSOR_DQ && tensor != TENSOR_DK)
+    if (!is_of_ds(tensor))
         return;
     if (dtype != ATTN_FP32) {
         b->atol_element = ELEMENT_DEVIATIONS * dtype_bounds[dtype].eps;

@@ -155,6 +155,11 @@ const struct option_def option_table[] = {
     {"--softcap", NULL, KIND_REAL, AT(attributes.softcap), .min = 0, .max = 1e6, .fallback = "0", .unit = "X",
      .help = "bound of the logits", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "S = X tanh(scale Q K^T / X), before the mask; 0 is none."},
+    {"--sink", NULL, KIND_FLAG, AT(attributes.has_sink), .help = "a logit a head in the denominator", .is_rare = true,
+     .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "An attention sink: one logit of each query head, N(0,1) from --seed (with --input from sink.npy), which "
+         "is added to the denominator of the softmax alone. LSE includes it; the backward also makes dSink."},
     {"--out-dtype", NULL, KIND_CHOICE_SET, AT(out_dtypes), .choices = out_dtype_names, .fallback = "bf16",
      .help = "output of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Types of O where the inputs have 8 bits."},

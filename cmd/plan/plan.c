@@ -101,13 +101,23 @@ double plan_item_flops(const struct plan_item *item)
     return problem_flops(&item->problem, item->mode, problem_pairs(&item->problem, item->arrays));
 }
 
+/* From sink.npy in the folder of the item's inputs, or from the seed. */
+static bool set_sink(const struct plan_item *item, struct problem_arrays *arrays, struct reason *why)
+{
+    char *path = item->folder ? xasprintf("%s/sink.npy", item->folder) : NULL;
+    const bool good = problem_set_sink(&item->problem, arrays, path, item->seed, why);
+    free(path);
+    return good;
+}
+
 bool plan_set_arrays(struct plan *plan, struct plan_item *item, const char *lengths, int64_t total_tokens,
                      const char *block_mask, int64_t mask_block, struct reason *why)
 {
     const bool has_lengths = *lengths && strcmp(lengths, "fixed") != 0;
     const bool has_mask = *block_mask && strcmp(block_mask, "none") != 0;
     const bool is_decode = item->problem.lengths == ATTN_CACHE;
-    if (!has_lengths && !has_mask && !is_decode)
+    const bool has_sink = item->problem.has_sink;
+    if (!has_lengths && !has_mask && !is_decode && !has_sink)
         return true;
     struct problem_arrays *arrays = xcalloc(1, sizeof *arrays);
     plan->arrays = xrealloc(plan->arrays, (unsigned long)(plan->array_count + 1) * sizeof(void *));
@@ -116,7 +126,8 @@ bool plan_set_arrays(struct plan *plan, struct plan_item *item, const char *leng
     return (is_decode      ? problem_set_cache(&item->problem, arrays, lengths, item->seed, why)
             : !has_lengths ? true
                            : problem_set_lengths(&item->problem, arrays, lengths, total_tokens, item->seed, why)) &&
-           (!has_mask || problem_set_block_mask(&item->problem, arrays, block_mask, mask_block, item->seed, why));
+           (!has_mask || problem_set_block_mask(&item->problem, arrays, block_mask, mask_block, item->seed, why)) &&
+           (!has_sink || set_sink(item, arrays, why));
 }
 
 /* The list that was given, or the default, parsed from text. */
@@ -340,7 +351,8 @@ static int cross(const struct options *o, enum preset preset, const struct prese
                                      .logit_std = data[i].logit_std,
                                      .seed = o->seed,
                                      .deterministic = o->deterministic,
-                                     .splits = o->splits};
+                                     .splits = o->splits,
+                                     .folder = o->input_dir};
             item.problem = *kind;
             item.problem.lengths = mode == MODE_DECODE ? ATTN_CACHE : ATTN_FIXED;
             item.problem.causal = causal;

@@ -132,7 +132,7 @@ static bool has_arrays(const struct problem_key *key, struct plan *plan, struct 
         return false;
     if (is_decode)
         item->problem.lengths = ATTN_CACHE;
-    if (!strcmp(key->lengths, "fixed") && !has_mask && !is_decode)
+    if (!strcmp(key->lengths, "fixed") && !has_mask && !is_decode && !key->has_sink)
         return key->mask_block == 0;
     if (has_mask && (key->mask_block < 8 || key->mask_block > 65536 || key->mask_block % 8))
         return false;
@@ -170,9 +170,9 @@ static bool has_legal_dims(const struct problem_key *key)
            (key->head_dim == DIMS_CACHE_QK && v == DIMS_CACHE_V && key->mode == MODE_DECODE);
 }
 
-/* The item of a key that is complete. False when no command could have made it. */
-static bool item_of(const struct problem_key *key, const struct dump_strides *read, struct plan *plan,
-                    struct plan_item *item)
+/* The item of a key that is complete, whose tensors are in `folder`. False when no command could have made it. */
+static bool item_of(const struct problem_key *key, const struct dump_strides *read, const char *folder,
+                    struct plan *plan, struct plan_item *item)
 {
     const bool may_be_packed = key->q_len == key->kv_len && key->layout == ATTN_BSHD && key->v_head_dim == INT64_MIN;
     const bool is_legal = key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 &&
@@ -209,7 +209,10 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
         item->problem.out_dtype = (enum attn_dtype)key->out_dtype;
     const struct problem_attributes attributes = problem_attributes_of(key);
     problem_set_attributes(&attributes, &item->problem);
-    return is_legal && plan_shape_fits(&item->problem) && has_arrays(key, plan, item);
+    item->folder = folder;
+    const bool is_good = is_legal && plan_shape_fits(&item->problem) && has_arrays(key, plan, item);
+    item->folder = NULL;
+    return is_good;
 }
 
 /* Reads the object "problem" of a tensors.json. False with a sentence that names the file. */
@@ -236,7 +239,10 @@ static bool read_problem(const json_t *object, const char *path, struct plan *pl
     }
     problem_key_complete(&key);
     const struct dump_strides strides = read_strides(object);
-    if (item_of(&key, &strides, plan, item))
+    char *folder = xasprintf("%.*s", (int)(strlen(path) - strlen("/tensors.json")), path);
+    const bool is_good = item_of(&key, &strides, folder, plan, item);
+    free(folder);
+    if (is_good)
         return true;
     snprintf(why->text, sizeof why->text, "%.300s: its problem is one that no command makes", path);
     return false;

@@ -389,6 +389,8 @@ static void draw_softcap(struct random_draw *d)
     d->item->problem.softcap = chance(d, 15) ? bounds[between(d, 0, LENGTH_OF(bounds) - 1)] : 0;
 }
 
+static void draw_sink(struct random_draw *d) { d->item->problem.has_sink = chance(d, 15); }
+
 static void draw_scale(struct random_draw *d)
 {
     static const double factors[] = {0.25, 0.5, 2};
@@ -445,6 +447,7 @@ static const struct random_attribute attributes[] = {
     {"block mask", draw_block_mask},
     {"dropout", draw_dropout},
     {"softcap", draw_softcap},
+    {"sink", draw_sink},
     {"scale", draw_scale},
     {"dist", draw_dist},
     {"logit-std", draw_logit_std},

@@ -25,6 +25,7 @@ static const struct selftest_family {
     {-1, -1, {.dropout = 0}, true, false, 0, 0},
     {-1, -1, {.dropout = 0}, false, true, 0, 0},
     {-1, -1, {.dropout = 0}, false, false, 192, 128},
+    {-1, -1, {.has_sink = true}, false, false, 0, 0},
 };
 
 /* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
@@ -75,7 +76,7 @@ static void add_wide(const struct plan_item *dense, const struct selftest_family
     if (family->is_packed)
         snprintf(lengths, sizeof lengths, "list:%lldx%lld:0:100:%lldx%lld", (long long)some_rows(len), (long long)len,
                  (long long)some_rows(len / 3), (long long)(len / 3));
-    if (family->has_block_mask || family->head_dim)
+    if (family->has_block_mask || family->head_dim || family->attributes.has_sink)
         p->q_len = some_rows(len);
     if (family->head_dim) {
         p->head_dim = family->head_dim;
@@ -83,6 +84,8 @@ static void add_wide(const struct plan_item *dense, const struct selftest_family
         p->scale = (float)(1.0 / sqrt((double)p->head_dim));
     }
     add_with_arrays(plan, &item, lengths, family->has_block_mask ? "random:0.5" : "", mask_block);
+    for (int64_t h = 0; h < p->q_heads && p->has_sink; h++) /* as large as all keys together, so that it shows */
+        plan->arrays[plan->array_count - 1]->sink[h] += (float)log((double)len);
 }
 
 /* 8-bit inputs have a backward nowhere. */

@@ -167,6 +167,13 @@ static const struct hard_cache later_caches[] = {
     {{3, 8, 1, 3, 190, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:190:3:64", -1, {.page_size = 0}, DIMS_CACHE},
     {{1, 128, 1, 2, 130, FILL_PEAK, ATTN_BHSD, false, false, 0}, "fixed", 50, {.page_size = 64}, DIMS_CACHE},
     {{2, 4, 2, 1, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:257:128", -1, {.page_size = 16}, DIMS_192_128},
+    /* Sinks, which count once however the keys are split. */
+    {{3, 8, 2, 1, 700, FILL_NORMAL, ATTN_BSHD, true, false, 0},
+     "list:700:1:65",
+     -1,
+     {.page_size = 16, .has_sink = true},
+     0},
+    {{2, 4, 1, 3, 190, FILL_NORMAL, ATTN_BHSD, false, false, 0}, "list:190:3", 30, {.has_sink = true}, 0},
 };
 
 /* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len
@@ -218,6 +225,16 @@ static const struct {
     {{1, 2, 1, 65, 190, FILL_NORMAL, ATTN_BSHD, false, false, 0},
      {.head_dim = 96, .v_head_dim = 72, NO_WINDOW, .dropout = 0.2f, .dropout_seed = 1}},
     {{1, 8, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0}, {.head_dim = 192, .v_head_dim = 128, NO_WINDOW}},
+    /* Sinks: beside one key and many, of rows that see nothing, far below and above the logits, with a window whose
+     * tiles are skipped, with dropout and a softcap, over several sequences, which dSink sums over. */
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.has_sink = true, NO_WINDOW}},
+    {{2, 4, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.has_sink = true, NO_WINDOW}},
+    {{1, 4, 1, 203, 113, FILL_NORMAL, ATTN_BHSD, true, false, 0}, {.has_sink = true, NO_WINDOW}},
+    {{1, 2, 2, 257, 257, FILL_HUGE, ATTN_BSHD, false, false, 0}, {.has_sink = true, NO_WINDOW}},
+    {{3, 2, 1, 257, 300, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     {.has_sink = true, .window_left = 16, .window_right = -1, .dropout = 0.1f, .dropout_seed = 1, .softcap = 5}},
+    {{1, 8, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+     {.has_sink = true, .window_left = 128, .window_right = -1}},
 };
 
 const char *const plan_strides_names[] = {[PLAN_CONTIGUOUS] = "contiguous",
@@ -281,7 +298,8 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, c
     struct reason why;
     struct plan_item item = item_of_shape(o, shape, beyond, kind, mode, causal, head_dim, plan);
     const bool good =
-        !arrays || plan_set_arrays(plan, &item, arrays->lengths, 0, arrays->block_mask, arrays->mask_block, &why);
+        arrays ? plan_set_arrays(plan, &item, arrays->lengths, 0, arrays->block_mask, arrays->mask_block, &why)
+               : plan_set_arrays(plan, &item, "", 0, "", 0, &why);
     FABENCH_ASSERT(good, "%s", why.text);
     plan_name_whole(&item);
     plan_add(plan, &item);

@@ -10,9 +10,16 @@ static const struct {
     const char *name, *title;
     unsigned bit; /* enum attn_output */
 } tensors[TENSOR_COUNT] = {
-    [TENSOR_Q] = {"q", "Q", 0},          [TENSOR_K] = {"k", "K", 0},          [TENSOR_V] = {"v", "V", 0},
-    [TENSOR_O] = {"o", "O", ATTN_O},     [TENSOR_DO] = {"do", "dO", 0},       [TENSOR_DQ] = {"dq", "dQ", ATTN_DQ},
-    [TENSOR_DK] = {"dk", "dK", ATTN_DK}, [TENSOR_DV] = {"dv", "dV", ATTN_DV}, [TENSOR_LSE] = {"lse", "LSE", ATTN_LSE},
+    [TENSOR_Q] = {"q", "Q", 0},
+    [TENSOR_K] = {"k", "K", 0},
+    [TENSOR_V] = {"v", "V", 0},
+    [TENSOR_O] = {"o", "O", ATTN_O},
+    [TENSOR_DO] = {"do", "dO", 0},
+    [TENSOR_DQ] = {"dq", "dQ", ATTN_DQ},
+    [TENSOR_DK] = {"dk", "dK", ATTN_DK},
+    [TENSOR_DV] = {"dv", "dV", ATTN_DV},
+    [TENSOR_LSE] = {"lse", "LSE", ATTN_LSE},
+    [TENSOR_DSINK] = {"dsink", "dSink", ATTN_DSINK},
 };
 
 const char *problem_tensor_name(enum problem_tensor tensor) { return tensors[tensor].name; }
@@ -26,12 +33,25 @@ const char *problem_tensor_title(const char *name)
     return name;
 }
 
-const enum problem_tensor *problem_outputs(enum attn_mode mode, int *count)
+const enum problem_tensor *problem_outputs(const struct attn_problem *p, enum attn_mode mode, int *count)
 {
-    static const enum problem_tensor forward[] = {TENSOR_O, TENSOR_LSE}, backward[] = {TENSOR_DQ, TENSOR_DK, TENSOR_DV};
-    *count = mode == ATTN_FWD ? 2 : 3;
+    static const enum problem_tensor forward[] = {TENSOR_O, TENSOR_LSE},
+                                     backward[] = {TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DSINK};
+    *count = mode == ATTN_FWD ? 2 : 3 + p->has_sink;
     return mode == ATTN_FWD ? forward : backward;
 }
+
+unsigned problem_wanted_outputs(const struct attn_problem *p, enum attn_mode mode)
+{
+    int count;
+    unsigned bits = 0;
+    const enum problem_tensor *outputs = problem_outputs(p, mode, &count);
+    for (int i = 0; i < count; i++)
+        bits |= problem_tensor_bit(outputs[i]);
+    return bits == attn_default_outputs(mode) ? 0 : bits;
+}
+
+bool problem_is_array(enum problem_tensor tensor) { return tensor == TENSOR_LSE || tensor == TENSOR_DSINK; }
 
 /* The sum of clamp(x, 0, most) over the whole numbers x <= last. */
 static double sum_clamped(double last, double most)

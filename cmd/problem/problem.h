@@ -17,13 +17,19 @@ enum problem_tensor {
     TENSOR_DK,
     TENSOR_DV,
     TENSOR_LSE,
+    TENSOR_DSINK, /* [q_heads] in fp32 */
     TENSOR_COUNT
 };
-const char *problem_tensor_name(enum problem_tensor); /* as in records and in file names: q k v o do dq dk dv lse */
-const char *problem_tensor_title(const char *name);   /* for people: "dk" -> "dK"; the name itself where it is none */
-unsigned problem_tensor_bit(enum problem_tensor);     /* its enum attn_output; 0 = never an output */
-/* The outputs of a mode in the order in which they are judged: o lse, or dq dk dv. */
-const enum problem_tensor *problem_outputs(enum attn_mode, int *count);
+const char *
+    problem_tensor_name(enum problem_tensor);       /* as in records and in file names: q k v o do dq dk dv lse dsink */
+const char *problem_tensor_title(const char *name); /* for people: "dk" -> "dK"; the name itself where it is none */
+unsigned problem_tensor_bit(enum problem_tensor);   /* its enum attn_output; 0 = never an output */
+/* The outputs of a mode in the order in which they are judged: o lse, or dq dk dv and what the attributes add. */
+const enum problem_tensor *problem_outputs(const struct attn_problem *, enum attn_mode, int *count);
+/* Their bits for attn_request.outputs; 0 where they are those of every problem. */
+unsigned problem_wanted_outputs(const struct attn_problem *, enum attn_mode);
+/* True for tensors that have no strides of their own: LSE and dSink. */
+bool problem_is_array(enum problem_tensor);
 
 /* Rows of Q, or keys, of all sequences together. */
 int64_t problem_all_rows(const struct attn_problem *);

@@ -162,11 +162,16 @@ static double draw_uniform(uint64_t seed, uint64_t n, const double *numbers)
     return floor(numbers[0] + random_unit(seed, n) * (numbers[1] - numbers[0] + 1));
 }
 
-/* Box and Muller; the mean of exp(mu + sigma z) is exp(mu + sigma^2 / 2). */
+/* N(0,1), by Box and Muller. */
+static double random_normal(uint64_t seed, uint64_t n)
+{
+    return sqrt(-2 * log(random_unit(seed, 2 * n))) * cos(2 * 3.14159265358979323846 * random_unit(seed, 2 * n + 1));
+}
+
+/* The mean of exp(mu + sigma z) is exp(mu + sigma^2 / 2). */
 static double draw_lognormal(uint64_t seed, uint64_t n, const double *numbers)
 {
-    const double z =
-        sqrt(-2 * log(random_unit(seed, 2 * n))) * cos(2 * 3.14159265358979323846 * random_unit(seed, 2 * n + 1));
+    const double z = random_normal(seed, n);
     return fmax(1, round(exp(log(numbers[0]) - numbers[1] * numbers[1] / 2 + numbers[1] * z)));
 }
 
@@ -438,6 +443,37 @@ bool problem_set_block_mask(struct attn_problem *p, struct problem_arrays *a, co
     return true;
 }
 
+/* ---- sink ---- */
+
+static bool read_sink(const char *path, int64_t heads, float *sink, struct reason *why)
+{
+    struct npy file;
+    struct reason problem;
+    if (!npy_read(path, &file, &problem))
+        return refuse(why, "%.400s", problem.text);
+    bool good = file.type == NPY_FLOAT32 && file.dims == 1 && file.shape[0] == heads;
+    if (!good)
+        refuse(why, "%s: must be fp32 [%lld], a logit for each query head", path_shown(path).text, (long long)heads);
+    for (int64_t h = 0; h < heads && good; h++) {
+        sink[h] = ((const float *)file.data)[h];
+        good = isfinite(sink[h]) || refuse(why, "%s: element %lld is not finite", path_shown(path).text, (long long)h);
+    }
+    npy_free(&file);
+    return good;
+}
+
+bool problem_set_sink(const struct attn_problem *p, struct problem_arrays *a, const char *path, uint64_t seed,
+                      struct reason *why)
+{
+    struct reason inner = {""};
+    a->sink = xmalloc((unsigned long)p->q_heads * sizeof *a->sink);
+    if (path)
+        return read_sink(path, p->q_heads, a->sink, &inner) || refuse(why, "--sink: %.400s", inner.text);
+    for (int64_t h = 0; h < p->q_heads; h++)
+        a->sink[h] = (float)random_normal(seed + 0x73696E6Bull, (uint64_t)h);
+    return true;
+}
+
 /* ---- arrays ---- */
 
 const void *problem_array(const struct attn_problem *p, const struct problem_arrays *a, enum problem_array which,
@@ -453,14 +489,16 @@ const void *problem_array(const struct attn_problem *p, const struct problem_arr
     case ARRAY_BLOCK_MASK: array = a->mask; break;
     case ARRAY_SEQUSED_K: array = a->seqused_k; break;
     case ARRAY_PAGE_TABLE: array = a->page_table; break;
+    case ARRAY_SINK: array = a->sink; break;
     case ARRAY_COUNT: break;
     }
     if (!array)
         return NULL;
-    const int64_t integers = which == ARRAY_SEQUSED_K    ? p->batch
-                             : which == ARRAY_PAGE_TABLE ? p->batch * blocks_of(p->kv_len, p->page_size)
-                                                         : p->batch + 1;
-    *bytes = which == ARRAY_BLOCK_MASK ? (size_t)mask_bytes(p) : (size_t)integers * sizeof(int32_t);
+    const int64_t numbers = which == ARRAY_SEQUSED_K    ? p->batch
+                            : which == ARRAY_SINK       ? p->q_heads
+                            : which == ARRAY_PAGE_TABLE ? p->batch * blocks_of(p->kv_len, p->page_size)
+                                                        : p->batch + 1;
+    *bytes = which == ARRAY_BLOCK_MASK ? (size_t)mask_bytes(p) : (size_t)numbers * sizeof(int32_t);
     return array;
 }
 
@@ -471,6 +509,7 @@ void problem_point_at(struct attn_tensors *t, const void *const arrays[ARRAY_COU
     t->block_mask = arrays[ARRAY_BLOCK_MASK];
     t->seqused_k = arrays[ARRAY_SEQUSED_K];
     t->page_table = arrays[ARRAY_PAGE_TABLE];
+    t->sink = arrays[ARRAY_SINK];
 }
 
 void problem_arrays_free(struct problem_arrays *a)
@@ -480,6 +519,7 @@ void problem_arrays_free(struct problem_arrays *a)
     free(a->mask);
     free(a->seqused_k);
     free(a->page_table);
+    free(a->sink);
     memset(a, 0, sizeof *a);
 }
 

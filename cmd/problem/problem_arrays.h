@@ -35,6 +35,7 @@ enum problem_array {
     ARRAY_BLOCK_MASK,
     ARRAY_SEQUSED_K,
     ARRAY_PAGE_TABLE,
+    ARRAY_SINK,
     ARRAY_COUNT
 };
 
@@ -46,6 +47,7 @@ struct problem_arrays {
     int32_t *cu_seqlens_q, *cu_seqlens_k;                           /* [batch + 1], owned; NULL = fixed lengths */
     int32_t *seqused_k;                                             /* [batch], owned; NULL = no cache */
     int32_t *page_table; /* [batch, ceil(kv_len / page_size)], owned; NULL = no pages */
+    float *sink;         /* [q_heads], owned; NULL = none */
     uint8_t *mask;       /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len], owned; NULL = none */
 };
 
@@ -63,6 +65,11 @@ bool problem_set_cache(struct attn_problem *, struct problem_arrays *a, const ch
 /* Gives the problem, which has its lengths and heads, this block mask. False with a sentence. */
 bool problem_set_block_mask(struct attn_problem *, struct problem_arrays *a, const char *text, int64_t mask_block,
                             uint64_t seed, struct reason *why);
+
+/* Gives the problem with a sink the values of `path` (.npy, fp32 [q_heads]) or, where it is NULL, N(0,1) from the seed.
+ * False with a sentence that begins with the option. */
+bool problem_set_sink(const struct attn_problem *, struct problem_arrays *a, const char *path, uint64_t seed,
+                      struct reason *why);
 
 /* The array and its bytes, NULL and 0 where the problem has none; `a` may be NULL. */
 const void *problem_array(const struct attn_problem *, const struct problem_arrays *a, enum problem_array,

@@ -34,9 +34,10 @@ static bool is_not_rotated(const struct problem_key *k) { return k->hadamard != 
 static bool has_equal_dims(const struct problem_key *k) { return k->v_head_dim == INT64_MIN; }
 static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
 
-#define HAS_NO(kind, field, c_type, option, absent, words)                                                             \
+#define HAS_NO(kind, field, name, c_type, option, absent, words)                                                       \
     static bool has_no_##field(const struct problem_key *k) { return k->field == absent; }
 PROBLEM_ATTRIBUTES(HAS_NO)
+PROBLEM_LATER_ATTRIBUTES(HAS_NO)
 
 static bool is_cold(const struct problem_key *k) { return k->l2 == L2_COLD; }
 
@@ -48,9 +49,23 @@ static bool has_default_scale(const struct problem_key *k)
 #define FIELD(field, type) .name = #field, .kind = type, .offset = offsetof(struct problem_key, field)
 #define NAMED(field) FIELD(field, PROBLEM_NAME), .names = problem_##field##_names
 
-#define ROW(type, field, c_type, option_name, value, words)                                                            \
-    {FIELD(field, PROBLEM_##type), .meaning = words, .option = option_name, .is_default = has_no_##field,              \
-     .is_compared = true,          .label = #field,  .absent = #value},
+#define KIND_OF_COUNT PROBLEM_COUNT
+#define KIND_OF_REAL PROBLEM_REAL
+#define KIND_OF_FLAG PROBLEM_COUNT
+#define IS_FLAG_COUNT false
+#define IS_FLAG_REAL false
+#define IS_FLAG_FLAG true
+#define ROW(type, field, title, c_type, option_name, value, words)                                                     \
+    {.name = #title,                                                                                                   \
+     .kind = KIND_OF_##type,                                                                                           \
+     .offset = offsetof(struct problem_key, field),                                                                    \
+     .meaning = words,                                                                                                 \
+     .option = option_name,                                                                                            \
+     .is_default = has_no_##field,                                                                                     \
+     .is_compared = true,                                                                                              \
+     .label = #title,                                                                                                  \
+     .absent = #value,                                                                                                 \
+     .is_flag = IS_FLAG_##type},
 
 /* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */
 const struct problem_field problem_fields[] = {
@@ -112,7 +127,8 @@ const struct problem_field problem_fields[] = {
      .option = "--hadamard", .is_default = is_not_rotated, .is_compared = true, .label = "hadamard", .absent = "0",
      .is_flag = true},
     {FIELD(v_head_dim, PROBLEM_COUNT), .meaning = "head dimension of V and O, where it is not head_dim",
-     .is_default = has_equal_dims, .is_compared = true, .label = "dv", .may_be_empty = true}};
+     .is_default = has_equal_dims, .is_compared = true, .label = "dv", .may_be_empty = true},
+    PROBLEM_LATER_ATTRIBUTES(ROW)};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
@@ -150,8 +166,8 @@ void problem_key_complete(struct problem_key *key)
                            problem_fields[i].name);
 }
 
-#define FROM_PROBLEM(kind, field, c_type, option, absent, words) .field = (PROBLEM_TYPE_##kind)p->field,
-#define INTO_PROBLEM(kind, field, c_type, option, absent, words) to->field = (c_type)from->field;
+#define FROM_PROBLEM(kind, field, name, c_type, option, absent, words) .field = (PROBLEM_KEY_TYPE_##kind)p->field,
+#define INTO_PROBLEM(kind, field, name, c_type, option, absent, words) to->field = (c_type)from->field;
 
 struct problem_key problem_key_of(const struct attn_problem *p, const struct problem_arrays *arrays,
                                   enum attn_mode mode, enum fill_dist dist, double logit_std, uint64_t seed,
@@ -181,7 +197,7 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .quant_scale = p->quant_scale,
                               .scale_block = p->scale_block,
                               .v_head_dim = attn_v_head_dim(p) == p->head_dim ? INT64_MIN : p->v_head_dim,
-                              PROBLEM_ATTRIBUTES(FROM_PROBLEM)};
+                              PROBLEM_ATTRIBUTES(FROM_PROBLEM) PROBLEM_LATER_ATTRIBUTES(FROM_PROBLEM)};
     snprintf(key.lengths, sizeof key.lengths, "%s", arrays && arrays->lengths[0] ? arrays->lengths : "fixed");
     snprintf(key.block_mask, sizeof key.block_mask, "%s",
              arrays && arrays->block_mask[0] ? arrays->block_mask : "none");
@@ -199,17 +215,19 @@ char *problem_key_data(const struct problem_key *key, char *buffer, size_t size)
     return buffer;
 }
 
-#define FROM_KEY(kind, field, c_type, option, absent, words) .field = key->field,
+#define FROM_KEY(kind, field, name, c_type, option, absent, words) .field = (PROBLEM_TYPE_##kind)key->field,
 
 struct problem_attributes problem_attributes_of(const struct problem_key *key)
 {
-    return (struct problem_attributes){.dropout = key->dropout, PROBLEM_ATTRIBUTES(FROM_KEY)};
+    return (struct problem_attributes){.dropout = key->dropout,
+                                       PROBLEM_ATTRIBUTES(FROM_KEY) PROBLEM_LATER_ATTRIBUTES(FROM_KEY)};
 }
 
 void problem_set_attributes(const struct problem_attributes *from, struct attn_problem *to)
 {
     to->dropout = (float)from->dropout;
     PROBLEM_ATTRIBUTES(INTO_PROBLEM)
+    PROBLEM_LATER_ATTRIBUTES(INTO_PROBLEM)
 }
 
 /* The shortest text that gives the same float: "1e-06", which an option takes, not the "9.99999997e-07" below its least

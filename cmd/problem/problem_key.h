@@ -32,7 +32,8 @@ struct problem_key {
     int64_t scale_block;                /* rows of a block that has a scale; 0 = other scales, or none */
     int64_t hadamard;                   /* 1: Q and K were rotated before they were quantised */
     int64_t v_head_dim;                 /* absent = head_dim */
-    PROBLEM_ATTRIBUTES(PROBLEM_ATTRIBUTE_FIELD)
+    PROBLEM_ATTRIBUTES(PROBLEM_KEY_FIELD)
+    PROBLEM_LATER_ATTRIBUTES(PROBLEM_KEY_FIELD)
 };
 
 /* int with names, int64_t, double, char[PROBLEM_TEXT_SIZE] */

@@ -183,7 +183,7 @@ static enum attn_status check_repeats(struct problem_run *run, struct contender 
 {
     struct backend *be = run->setting->backend;
     int count;
-    const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&run->item->problem, run->item->mode, &count);
     const unsigned promised = case_promised_tensors(run, c);
     bool is_all_promised = true;
     for (int i = 0; i < count; i++)
@@ -279,7 +279,7 @@ enum attn_status case_launch_first(struct problem_run *run, struct contender *c,
 {
     struct backend *be = run->setting->backend;
     int count;
-    const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&run->item->problem, run->item->mode, &count);
     unsigned found = UINT_MAX;
     const char *bad = NULL;
     case_report_stage(run, STAGE_CHECK, c->slot);

@@ -66,6 +66,7 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
                                        .mode = run->item->mode,
                                        .deterministic = run->item->deterministic,
                                        .splits = run->item->splits,
+                                       .outputs = problem_wanted_outputs(&run->item->problem, run->item->mode),
                                        .variant = s->options->variant};
     case_report_stage(run, STAGE_PREPARE, slot);
     c->impl = impl_resolve(&s->slots[slot], &c->request, why);
@@ -220,6 +221,7 @@ enum attn_status case_profile(const struct case_setting *setting, struct attn_me
                                        .mode = run->item->mode,
                                        .deterministic = run->item->deterministic,
                                        .splits = run->item->splits,
+                                       .outputs = problem_wanted_outputs(&run->item->problem, run->item->mode),
                                        .variant = setting->options->variant};
     c->impl = impl_resolve(&setting->slots[0], &c->request, why);
     if (!c->impl)

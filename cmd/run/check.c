@@ -19,6 +19,7 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
     const size_t q = lse * (size_t)p->head_dim, o = lse * (size_t)attn_v_head_dim(p);
     const size_t key = (size_t)(p->kv_heads * problem_all_keys(p)) * sizeof(float);
     const size_t k = key * (size_t)p->head_dim, v = key * (size_t)attn_v_head_dim(p);
+    const size_t sink = p->has_sink ? (size_t)p->q_heads * sizeof(float) : 0;
     const bool backward = mode == ATTN_BWD;
     const struct {
         float **pointer;
@@ -34,6 +35,8 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
         {&out->dq_abs, q, with_abs && backward},
         {&out->dk_abs, k, with_abs && backward},
         {&out->dv_abs, v, with_abs && backward},
+        {&out->dsink, sink, backward},
+        {&out->dsink_abs, sink, with_abs && backward},
     };
     size_t used = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -112,10 +115,13 @@ static struct compare_job job_of(const struct check_request *request, const stru
                                  enum problem_tensor tensor, const struct judge_bounds *bounds)
 {
     const struct reference_outputs *r = &view->reference;
-    const float *const refs[TENSOR_COUNT] = {
-        [TENSOR_O] = r->o, [TENSOR_LSE] = r->lse, [TENSOR_DQ] = r->dq, [TENSOR_DK] = r->dk, [TENSOR_DV] = r->dv};
-    const float *const products[TENSOR_COUNT] = {
-        [TENSOR_O] = r->o_abs, [TENSOR_DQ] = r->dq_abs, [TENSOR_DK] = r->dk_abs, [TENSOR_DV] = r->dv_abs};
+    const float *const refs[TENSOR_COUNT] = {[TENSOR_O] = r->o,   [TENSOR_LSE] = r->lse, [TENSOR_DQ] = r->dq,
+                                             [TENSOR_DK] = r->dk, [TENSOR_DV] = r->dv,   [TENSOR_DSINK] = r->dsink};
+    const float *const products[TENSOR_COUNT] = {[TENSOR_O] = r->o_abs,
+                                                 [TENSOR_DQ] = r->dq_abs,
+                                                 [TENSOR_DK] = r->dk_abs,
+                                                 [TENSOR_DV] = r->dv_abs,
+                                                 [TENSOR_DSINK] = r->dsink_abs};
     const struct attn_problem *p = &view->problem;
     const struct tensor_shape shape = tensor_shape_of(p, tensor);
     struct compare_job job = {.ref = refs[tensor],
@@ -131,7 +137,7 @@ static struct compare_job job_of(const struct check_request *request, const stru
                               .atol_element = bounds->atol_element,
                               .rtol = bounds->rtol,
                               .signs = tensor_signs(&request->outputs->signs, tensor)};
-    if (tensor == TENSOR_LSE) {
+    if (problem_is_array(tensor)) {
         job.x = tensor_of(&request->item->problem, &request->outputs->tensors, tensor); /* strides of the whole LSE */
         job.x.data = check_element_at(&job.x, job.dtype, view->batch_offset, view->q_head_offset);
         return job;
@@ -173,7 +179,7 @@ static int64_t independent_rows_of(const struct check_view *view, enum problem_t
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     const struct attn_problem *p = &view->problem;
     const int64_t q_rows = p->q_heads * problem_all_rows(p), kv_rows = p->kv_heads * problem_all_keys(p);
-    const int64_t rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows;
+    const int64_t rows = tensor == TENSOR_DSINK ? p->q_heads : is_kv && kv_rows < q_rows ? kv_rows : q_rows;
     const double sharing = view->rows_sharing[tensor];
     return sharing > 0 && sharing < (double)rows ? (int64_t)fmax(1, sharing) : rows;
 }
@@ -300,7 +306,7 @@ static enum attn_status measure_rows(struct backend *be, const struct compare_jo
 {
     const bool drops_most = view->problem.dropout > 0.5f;
     view->rows_sharing[tensor] = 0;
-    if (tensor == TENSOR_LSE || (!drops_most && view->problem.mask_block == 0))
+    if (problem_is_array(tensor) || (!drops_most && view->problem.mask_block == 0))
         return ATTN_OK;
     struct compare_job job = *of_view;
     job.heads *= job.batch * job.len;
@@ -325,7 +331,7 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
     const struct check_request request = {.item = item, .outputs = &no_outputs};
     const struct judge_bounds none = {0};
     int count;
-    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&item->problem, item->mode, &count);
     TRY(measure_lse(be, &request, view, zeros, why));
     for (int i = 0; i < count; i++) {
         struct compare_job job = job_of(&request, view, outputs[i], &none);
@@ -455,9 +461,9 @@ static enum attn_status judge_last_rows(struct backend *be, const struct check_r
                                         int *count, struct attn_message *why)
 {
     int outputs_count;
-    const enum problem_tensor *outputs = problem_outputs(request->item->mode, &outputs_count);
+    const enum problem_tensor *outputs = problem_outputs(&request->item->problem, request->item->mode, &outputs_count);
     for (int i = 0; i < outputs_count; i++) {
-        if (outputs[i] == TENSOR_DK || outputs[i] == TENSOR_DV)
+        if (outputs[i] == TENSOR_DK || outputs[i] == TENSOR_DV || outputs[i] == TENSOR_DSINK)
             continue; /* sums over all rows */
         struct judge_input in = judge_input_of(request, view, outputs[i]);
         judge_rows_only(&in, NEW_VALUES_FACTOR);
@@ -516,7 +522,7 @@ enum attn_status check_outputs(struct backend *be, const struct check_request *r
                                int *count, struct attn_message *why)
 {
     int output_count;
-    const enum problem_tensor *outputs = problem_outputs(request->item->mode, &output_count);
+    const enum problem_tensor *outputs = problem_outputs(&request->item->problem, request->item->mode, &output_count);
     *count = 0;
     if (request->reference->count == 0)
         return ATTN_OK;
@@ -597,7 +603,7 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
 double check_smallest_rms(const struct check_reference *reference, enum attn_mode mode)
 {
     int count;
-    const enum problem_tensor *outputs = problem_outputs(mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&reference->views[0].problem, mode, &count);
     double smallest = INFINITY;
     for (int v = 0; v < reference->count; v++)
         for (int i = 0; i < count; i++)

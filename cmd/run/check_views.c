@@ -34,6 +34,9 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struc
     }
     if (moved.block_mask)
         moved.block_mask += view->mask_offset;
+    if (moved.sink)
+        moved.sink += view->q_head_offset;
+    moved.dsink = NULL;
     return moved;
 }
 
@@ -92,6 +95,8 @@ int check_make_views(const struct plan_item *item, enum check_scope scope, struc
         p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
         return 1;
     if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
+        return 1;
+    if (item->mode == ATTN_BWD && p->has_sink) /* dSink sums over all sequences */
         return 1;
     const int64_t group = p->q_heads / p->kv_heads;
     views[0] = part_of(item, 0, 0, group);

@@ -105,7 +105,7 @@ static enum attn_status compare_tensor(struct work *work, struct work_member *m,
 enum attn_status work_compare(struct work *work, struct work_member *m, struct attn_message *why)
 {
     int count;
-    const enum problem_tensor *outputs = problem_outputs(work->item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&work->item->problem, work->item->mode, &count);
     struct digest now[TENSOR_COUNT];
     const double start_ms = clock_ms();
     m->samples++;
@@ -212,7 +212,7 @@ static enum attn_status try_new_values(struct work *work, struct work_member *m,
     char sentence[200];
     snprintf(sentence, sizeof sentence,
              "launches on values that it had not seen took at least %.4g ms, others at most %.4g ms", new_ms, other_ms);
-    add_finding(m, *problem_outputs(work->item->mode, &(int){0}), sentence);
+    add_finding(m, *problem_outputs(&work->item->problem, work->item->mode, &(int){0}), sentence);
     return ATTN_OK;
 }
 

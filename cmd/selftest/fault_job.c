@@ -17,7 +17,7 @@ struct host_tensors host_tensors_make(const struct attn_problem *p, enum attn_mo
 {
     struct host_tensors t = {.at = {NULL}};
     for (int i = 0; i < TENSOR_COUNT; i++)
-        if (mode == ATTN_BWD || i <= TENSOR_O || i == TENSOR_LSE)
+        if ((mode == ATTN_BWD && (i != TENSOR_DSINK || p->has_sink)) || i <= TENSOR_O || i == TENSOR_LSE)
             t.at[i] = xcalloc((unsigned long)host_tensors_elements(p, (enum problem_tensor)i), sizeof(float));
     for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(p->dtype); i++)
         t.scales[i] = xcalloc((unsigned long)quantise_scales(p, (enum quantised)i), sizeof(float));

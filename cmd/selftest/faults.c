@@ -40,7 +40,7 @@ static void give(const float *part, float *whole, int64_t heads, int64_t len, in
 static void clear_outputs(const struct fault_job *job, struct host_tensors *wrong)
 {
     int count;
-    const enum problem_tensor *outputs = problem_outputs(job->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(job->problem, job->mode, &count);
     for (int i = 0; i < count; i++)
         memset(wrong->at[outputs[i]], 0, (size_t)host_tensors_elements(job->problem, outputs[i]) * sizeof(float));
 }
@@ -166,7 +166,7 @@ static enum attn_status swapped_heads(const struct fault_job *job, enum problem_
     (void)why;
     const struct attn_problem *p = job->problem;
     int count;
-    const enum problem_tensor *outputs = problem_outputs(job->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(job->problem, job->mode, &count);
     for (int i = 0; i < count; i++) {
         const struct tensor_shape shape = tensor_shape_of(p, outputs[i]);
         const int64_t head = shape.len * shape.head_dim;
@@ -350,6 +350,11 @@ static const struct fault faults[] = {
      .attributes = ATTN_WITH_V_HEAD_DIM,
      .needs = has_narrow_v,
      .make = v_dim_for_k},
+    {.name = "sink counted twice",
+     .rules = {RULE(RMS) | RULE(LSE), RULE(RMS)},
+     .attributes = ATTN_WITH_SINK,
+     .make = faults_sink_twice},
+    {.name = "sink missing in LSE", .rules = {RULE(LSE)}, .attributes = ATTN_WITH_SINK, .make = faults_no_sink_in_lse},
 };
 
 const struct fault *fault_table(int *count)

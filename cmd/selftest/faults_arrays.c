@@ -280,6 +280,37 @@ enum attn_status faults_scale_of_k(const struct fault_job *job, enum problem_ten
     return with_next_scales(job, QUANTISED_K, wrong, why);
 }
 
+/* ---- sink ---- */
+
+enum attn_status faults_sink_twice(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                   struct attn_message *why)
+{
+    (void)tensor;
+    const int64_t heads = job->problem->q_heads;
+    struct problem_arrays arrays = *job->correct->arrays;
+    float *const sink = xmalloc((unsigned long)heads * sizeof *sink);
+    for (int64_t h = 0; h < heads; h++)
+        sink[h] = arrays.sink[h] + logf(2);
+    arrays.sink = sink;
+    const enum attn_status status = compute_with(job, job->problem, &arrays, wrong, why);
+    free(sink);
+    return status;
+}
+
+enum attn_status faults_no_sink_in_lse(const struct fault_job *job, enum problem_tensor tensor,
+                                       struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    (void)why;
+    const struct attn_problem *p = job->problem;
+    float *const lse = wrong->at[TENSOR_LSE];
+    for (int64_t i = 0; i < p->q_heads * p->q_len; i++) { /* of one sequence */
+        const double sink = (double)job->correct->arrays->sink[i / p->q_len];
+        lse[i] = (float)((double)lse[i] + log1p(-exp(sink - (double)lse[i])));
+    }
+    return ATTN_OK;
+}
+
 /* ---- block mask ---- */
 
 static int64_t blocks_of(const struct attn_problem *p, int64_t len)

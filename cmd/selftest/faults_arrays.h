@@ -34,4 +34,7 @@ fault_make faults_scale_of_q, faults_scale_of_k;
 /* Block mask: one visible block of one head is skipped, where there is one of a row of blocks that has several. */
 fault_make faults_skipped_block;
 
+/* Sink: it is two terms of the denominator; it is none of LSE, while O is right. */
+fault_make faults_sink_twice, faults_no_sink_in_lse;
+
 #endif

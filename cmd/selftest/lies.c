@@ -105,7 +105,7 @@ static enum attn_status first_result_with_signs(struct liar *liar, struct attn_m
         return ATTN_OK;
     TRY(copy_stored(liar, why));
     int count;
-    const enum problem_tensor *outputs = problem_outputs(liar->job->item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(p, liar->job->item->mode, &count);
     for (int i = 0; i < count; i++) {
         const struct column_signs signs = tensor_signs(&liar->inputs->signs, outputs[i]);
         const struct tensor_shape s = tensor_shape_of(p, outputs[i]);

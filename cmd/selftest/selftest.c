@@ -91,7 +91,10 @@ static const struct attn_impl *any_implementation(const struct session *s, struc
 static bool choose_implementation(struct tested_problem *t, const struct impl_slot *slot, struct attn_message *why)
 {
     struct attn_problem p = t->item->problem;
-    struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = t->item->mode};
+    struct attn_request request = {.problem = &p,
+                                   .device = &t->session->backend.device,
+                                   .mode = t->item->mode,
+                                   .outputs = problem_wanted_outputs(&p, t->item->mode)};
     for (int i = 0; i < (t->item->problem.dtype == ATTN_FP32 ? 1 : 2); i++) {
         struct attn_message ignored;
         p.dtype = i == 0 ? t->item->problem.dtype : ATTN_FP32;
@@ -116,7 +119,10 @@ static enum attn_status launch_once(const struct tested_problem *t, const struct
                                     struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
-    const struct attn_request request = {.problem = &item->problem, .device = &be->device, .mode = item->mode};
+    const struct attn_request request = {.problem = &item->problem,
+                                         .device = &be->device,
+                                         .mode = item->mode,
+                                         .outputs = problem_wanted_outputs(&item->problem, item->mode)};
     TRY(inputs_make(be, item, NULL, &m->inputs, why));
     TRY(host_tensors_write(be, item, tensors, &m->inputs, why));
     TRY(outputs_make(be, item, &m->inputs, &m->outputs, why));
@@ -162,7 +168,10 @@ static enum attn_status attend(void *context, const struct attn_problem *problem
     const struct tested_problem *t = context;
     struct attn_problem p = *problem;
     p.dtype = t->computed;
-    struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = mode};
+    struct attn_request request = {.problem = &p,
+                                   .device = &t->session->backend.device,
+                                   .mode = mode,
+                                   .outputs = problem_wanted_outputs(&p, mode)};
     const struct attn_impl *impl =
         t->impl->accepts(&request, why) == ATTN_OK ? t->impl : any_implementation(t->session, &request, why);
     return impl ? compute(t, impl, problem, mode, tensors, why) : ATTN_UNSUPPORTED;
@@ -256,8 +265,10 @@ static enum attn_status measure_naive(struct tested_problem *t, struct attn_mess
 {
     const struct attn_impl *naive = naive_of(t->session);
     const struct plan_item *item = t->item;
-    const struct attn_request request = {
-        .problem = &item->problem, .device = &t->session->backend.device, .mode = item->mode};
+    const struct attn_request request = {.problem = &item->problem,
+                                         .device = &t->session->backend.device,
+                                         .mode = item->mode,
+                                         .outputs = problem_wanted_outputs(&item->problem, item->mode)};
     struct selftest_verdict verdict;
     if (!naive || t->impl == naive || t->computed != item->problem.dtype || item->problem.dtype == ATTN_FP32 ||
         naive->accepts(&request, why) != ATTN_OK)
@@ -267,7 +278,7 @@ static enum attn_status measure_naive(struct tested_problem *t, struct attn_mess
     if (status == ATTN_OK)
         status = judge(t, naive, NULL, -1, &result, &verdict, why);
     int count;
-    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(&item->problem, item->mode, &count);
     if (status == ATTN_OK && verdict.is_good)
         for (int i = 0; i < count; i++)
             t->reference.max_abs_err[outputs[i]] = verdict.tensors[i].max_abs_err;
@@ -298,7 +309,7 @@ static enum attn_status inject_all(struct tested_problem *t, struct attn_message
 {
     int count, output_count;
     const struct fault *faults = fault_table(&count);
-    const enum problem_tensor *outputs = problem_outputs(t->item->mode, &output_count);
+    const enum problem_tensor *outputs = problem_outputs(&t->item->problem, t->item->mode, &output_count);
     for (int i = 0; i < count; i++) {
         const struct fault *fault = &faults[i];
         if (!fault_applies(fault, &t->item->problem, t->item->mode))
@@ -323,7 +334,8 @@ static const char *beyond_dense(const struct attn_problem *p)
                  {ATTN_WITH_BLOCK_MASK, "block mask"},
                  {ATTN_WITH_DROPOUT, "dropout"},
                  {ATTN_WITH_WINDOW, "window"},
-                 {ATTN_WITH_V_HEAD_DIM, "V's head dim"}};
+                 {ATTN_WITH_V_HEAD_DIM, "V's head dim"},
+                 {ATTN_WITH_SINK, "sink"}};
     const struct attn_request request = {.problem = p};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (attn_attributes(&request) & names[i].attribute)

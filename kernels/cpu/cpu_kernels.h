@@ -29,6 +29,7 @@ struct cpu_forward_tile {
     struct cpu_place place;
     const float *q, *k, *v;
     float *o, *lse;
+    float sink; /* of the head; -inf = none */
     int64_t q_stride, k_stride, v_stride, o_stride;
     struct cpu_pages pages;
     int64_t row0, rows; /* rows <= cpu_kernels.forward_rows */

@@ -52,7 +52,8 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM,
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
+            ATTN_WITH_SINK | ATTN_WITH_DSINK,
     SPLITS_MAX = 1024
 };
 
@@ -207,6 +208,7 @@ static struct cpu_forward_tile forward_tile_of(const struct call *x, const struc
         .q = row_of(x, t->q, b, h, row0),
         .o = row_of(x, t->o, b, h, row0),
         .lse = t->lse + attn_lse_index(p, t, b, h, row0),
+        .sink = t->sink ? t->sink[h] : -INFINITY,
         .q_stride = t->q.stride_row,
         .k_stride = t->k.stride_row,
         .v_stride = t->v.stride_row,
@@ -258,18 +260,21 @@ static void forward(const struct call *x, float *scratch)
             tile.o = parts.o + row * (size_t)attn_v_head_dim(p);
             tile.o_stride = attn_v_head_dim(p);
             tile.lse = parts.lse + row;
+            tile.sink = -INFINITY; /* which the merge adds once */
         }
         tile.scratch = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats;
         x->kernels->forward_tile(&tile);
     }
 }
 
-/* One row of O and LSE from those of the splits. A split that saw no key has LSE = -inf and adds nothing. */
-static void merge_row(const struct call *x, const struct split_results *parts, size_t row, float *o, float *lse)
+/* One row of O and LSE from those of the splits and the sink. A split that saw no key has LSE = -inf and adds nothing.
+ * */
+static void merge_row(const struct call *x, const struct split_results *parts, size_t row, double sink, float *o,
+                      float *lse)
 {
     const size_t d = (size_t)attn_v_head_dim(x->p), rows = x->layout->rows;
     const int64_t splits = x->layout->splits;
-    double max = -INFINITY, sum = 0;
+    double max = sink, sum = 0;
     for (int64_t s = 0; s < splits; s++) /* NaN becomes the maximum, and the results NaN */
         max = (double)parts->lse[(size_t)s * rows + row] <= max ? max : (double)parts->lse[(size_t)s * rows + row];
     memset(o, 0, d * sizeof *o);
@@ -278,6 +283,7 @@ static void merge_row(const struct call *x, const struct split_results *parts, s
         return;
     for (int64_t s = 0; s < splits; s++)
         sum += exp((double)parts->lse[(size_t)s * rows + row] - max);
+    sum += exp(sink - max);
     for (int64_t s = 0; s < splits; s++) {
         const size_t at = (size_t)s * rows + row;
         const float weight = (float)(exp((double)parts->lse[at] - max) / sum);
@@ -298,7 +304,8 @@ static void merge_splits(const struct call *x, float *scratch)
         if (row >= attn_sequence_at(p, x->t, b).q_len)
             continue;
         const int64_t at = attn_lse_index(p, x->t, b, h, row);
-        merge_row(x, &parts, (size_t)at, row_of(x, x->t->o, b, h, row), x->t->lse + at);
+        merge_row(x, &parts, (size_t)at, x->t->sink ? (double)x->t->sink[h] : -INFINITY, row_of(x, x->t->o, b, h, row),
+                  x->t->lse + at);
     }
 }
 
@@ -379,7 +386,19 @@ static void backward_task(const struct call *x, int64_t task, const float *delta
     });
 }
 
-static void backward(const struct call *x, float *workspace)
+/* dSink of one head, row after row, from D of all rows. */
+static void sink_gradient(const struct call *x, const float *delta, int64_t h)
+{
+    double sum = 0;
+    for (int64_t b = 0; b < x->p->batch; b++)
+        for (int64_t i = 0; i < attn_sequence_at(x->p, x->t, b).q_len; i++) {
+            const int64_t at = attn_lse_index(x->p, x->t, b, h, i);
+            sum -= exp((double)x->t->sink[h] - (double)x->t->lse[at]) * (double)delta[at];
+        }
+    x->t->dsink[h] = (float)sum;
+}
+
+static void backward(const struct call *x, bool wants_dsink, float *workspace)
 {
     const struct attn_problem *p = x->p;
     float *delta = workspace;
@@ -394,6 +413,9 @@ static void backward(const struct call *x, float *workspace)
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < prepared; i++)
             prepare_tile(x, i / row_tiles / p->q_heads, i / row_tiles % p->q_heads, i % row_tiles, delta, dq_semaphore);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t h = 0; h < (wants_dsink ? p->q_heads : 0); h++)
+            sink_gradient(x, delta, h);
         float *own = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats;
         for (;;) {
             int64_t task;
@@ -428,7 +450,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (request->mode == ATTN_FWD)
         forward(&call, run->workspace);
     else
-        backward(&call, run->workspace);
+        backward(&call, attn_wanted_outputs(request) & ATTN_DSINK, run->workspace);
     if (layout.splits > 1)
         merge_splits(&call, run->workspace);
     if (has_8_bits)
@@ -436,7 +458,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     return ATTN_OK;
 }
 
-enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV };
+enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK };
 
 const struct attn_impl attn_fused_cpu = {
     .abi = ATTN_ABI,

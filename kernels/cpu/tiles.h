@@ -378,6 +378,15 @@ CPU_TARGET static void forward_finish(const struct forward *s)
     for (int64_t r = 0; r < t->rows; r++) {
         float *o = t->o + r * t->o_stride;
         const float *sums = s->o + r * s->v_width;
+        const double top = fmax((double)s->max[r], (double)t->sink); /* the larger logit, of a row with a sink */
+        if (t->sink != -INFINITY && s->sum[r] == s->sum[r]) {
+            const double share = s->sum[r] == 0 ? 0 : exp((double)s->max[r] - top);
+            const double sum = share * (double)s->sum[r] + exp((double)t->sink - top);
+            for (int64_t c = 0; c < s->v_d; c++)
+                o[c] = (float)((double)sums[c] * (share / sum));
+            t->lse[r] = (float)(top + log(sum));
+            continue;
+        }
         if (s->sum[r] == 0) { /* not by the maximum, which does not see a NaN */
             memset(o, 0, (size_t)s->v_d * sizeof *o);
             t->lse[r] = -INFINITY;

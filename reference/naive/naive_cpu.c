@@ -37,8 +37,14 @@ struct naive_plan {
 
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
+            ATTN_WITH_DSINK
 };
+
+static int64_t rows_of_scores(const struct attn_problem *p)
+{
+    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
+}
 
 /* Bytes of S for all heads; false when that is more than can be addressed. */
 static bool scores_bytes(const struct attn_problem *p, size_t *bytes)
@@ -98,12 +104,19 @@ static size_t gathered_elements(const struct attn_problem *p)
                : 0;
 }
 
-/* S, then the copies of 8-bit inputs, or of K and V from pages. */
+/* What each row adds to dSink, behind S; 0 = dSink is not asked for. */
+static size_t sink_row_bytes(const struct attn_request *request)
+{
+    return attn_wanted_outputs(request) & ATTN_DSINK ? (size_t)rows_of_scores(request->problem) * sizeof(float) : 0;
+}
+
+/* S, then the copies of 8-bit inputs, or of K and V from pages, or the rows of dSink. */
 static size_t workspace_bytes(const struct attn_request *request)
 {
     size_t bytes = 0;
     scores_bytes(request->problem, &bytes);
-    return bytes + cpu_widened_bytes(request->problem) + 2 * gathered_elements(request->problem) * sizeof(float);
+    return bytes + cpu_widened_bytes(request->problem) + 2 * gathered_elements(request->problem) * sizeof(float) +
+           sink_row_bytes(request);
 }
 
 static size_t plan_bytes(const struct attn_request *request, const void *plan)
@@ -290,6 +303,16 @@ static bool cap_row(const struct passes *x, const struct score_row *r, int64_t f
     return sees;
 }
 
+/* Makes P of a row that of a row with a sink, and returns its LSE. */
+static float add_sink(float sink, float *row, int64_t count, float lse)
+{
+    const double low = fmin((double)sink, (double)lse), high = fmax((double)sink, (double)lse);
+    const double sum = high + log1p(exp(low - high)), factor = exp((double)lse - sum);
+    for (int64_t j = 0; j < count; j++)
+        row[j] *= (float)factor;
+    return (float)sum;
+}
+
 /* Pass 2. lse and slope may be NULL. kept: where P * M goes; s, or a matrix of its own. */
 static void softmax(const struct passes *x, float *s, float *kept, float *slope, float *lse)
 {
@@ -305,7 +328,9 @@ static void softmax(const struct passes *x, float *s, float *kept, float *slope,
         attn_visible(&r.one, r.row, &first, &last);
         const bool sees = cap_row(x, &r, first, last, slope ? slope + (r.at - s) : NULL);
         const int64_t from = sees ? first : 0, seen = sees ? last + 1 - first : 0, end = from + seen;
-        const float row_lse = sees ? kernels->softmax_row(r.at + from, seen) : -INFINITY;
+        float row_lse = sees ? kernels->softmax_row(r.at + from, seen) : -INFINITY;
+        if (x->t->sink)
+            row_lse = add_sink(x->t->sink[r.h], r.at + from, seen, row_lse);
         memset(r.at, 0, (size_t)from * sizeof *r.at);
         memset(r.at + end, 0, (size_t)(r.one.kv_len - end) * sizeof *r.at);
         if (lse)
@@ -316,7 +341,21 @@ static void softmax(const struct passes *x, float *s, float *kept, float *slope,
     }
 }
 
-static void score_gradients(const struct passes *x, const struct naive_plan *plan, float *dp)
+/* dSink = - sum of what its rows have, row after row. */
+static void sum_sinks(const struct passes *x, const float *sink_rows)
+{
+    const struct attn_problem *p = x->p;
+    for (int64_t h = 0; h < p->q_heads; h++) {
+        double sum = 0;
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t i = 0; i < attn_sequence_at(p, x->t, b).q_len; i++)
+                sum += (double)sink_rows[attn_lse_index(p, x->t, b, h, i)];
+        x->t->dsink[h] = (float)-sum;
+    }
+}
+
+/* sink_rows: where each row of dP leaves its part of -dSink; NULL = nobody asks. */
+static void score_gradients(const struct passes *x, const struct naive_plan *plan, float *dp, float *sink_rows)
 {
     const struct attn_problem *p = x->p;
     const int64_t rows = p->batch * p->q_heads * p->q_len;
@@ -333,7 +372,12 @@ static void score_gradients(const struct passes *x, const struct naive_plan *pla
             sum += prob[j];
             dot += kept[j] * at[j];
         }
-        const float d = sum > 0 ? dot / sum : 0.0f;
+        const int64_t place = attn_lse_index(p, x->t, r.b, r.h, r.row);
+        const float share =
+            x->t->sink ? expf(x->t->sink[r.h] - x->t->lse[place]) : 0.0f; /* the sink's of the sum of P */
+        const float d = sum > 0 ? dot / (sum + share) : 0.0f;
+        if (sink_rows)
+            sink_rows[place] = share * d;
 #pragma omp simd
         for (int64_t j = 0; j < r.one.kv_len; j++)
             at[j] = drops ? kept[j] * at[j] - prob[j] * d : prob[j] * (at[j] - d);
@@ -472,7 +516,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     begin(&x, "dp");
     all_pairs(&x, dv, 1, t->dout, t->v, s);
     begin(&x, "ds");
-    score_gradients(&x, plan, s);
+    float *sink_rows = sink_row_bytes(request) ? s + rows_of_scores(request->problem) * request->problem->kv_len : NULL;
+    score_gradients(&x, plan, s, sink_rows);
+    if (sink_rows)
+        sum_sinks(&x, sink_rows);
     begin(&x, "dq");
     times_keys(&x, d, scale, s, t->k, t->dq);
     begin(&x, "dk");
@@ -480,7 +527,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     return ATTN_OK;
 }
 
-enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV };
+enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK };
 
 const struct attn_impl attn_naive_cpu = {
     .abi = ATTN_ABI,

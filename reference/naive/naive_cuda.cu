@@ -40,7 +40,8 @@
 
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
+            ATTN_WITH_DSINK
 };
 
 /* Sequences of the same lengths, which one product multiplies: [b, b + batch), all of them where the lengths are fixed,
@@ -170,6 +171,7 @@ struct pass {
     const struct attn_run *run;
     void *matrix, *pointers; /* S, P or dP, dS; cuBLAS' scratch */
     float *sums;
+    float *sink_rows; /* NULL = dSink is not asked for */
 };
 
 /* A product over nothing is a matrix of zeros, unless it is added. */
@@ -341,7 +343,9 @@ static enum attn_status backward(const struct pass *pass, struct attn_message *w
         return status;
     begin_pass(pass->run, "ds");
     status = is_dense(p) ? naive_gradient(p, stored->p, pass->matrix, pass->run->stream, why)
-                         : naive_masked_gradient(p, t, stored, pass->matrix, pass->run->stream, why);
+                         : naive_masked_gradient(p, t, stored, pass->matrix, pass->sink_rows, pass->run->stream, why);
+    if (status == ATTN_OK && pass->sink_rows)
+        status = naive_sum_sinks(p, t, pass->sink_rows, pass->run->stream, why);
     if (status != ATTN_OK)
         return status;
     begin_pass(pass->run, "dq");
@@ -449,14 +453,23 @@ static enum attn_status naive_accepts(const struct attn_request *request, struct
 /* Of cuBLAS' pointers, for the products of one part. */
 static size_t pointer_bytes(const struct attn_problem *p) { return cublas_pointer_bytes(p->batch * p->q_heads); }
 
-/* S; cuBLAS' pointers; the copies of the pass "gather", or the sums over groups. */
+/* What each row adds to dSink. */
+static size_t sink_row_bytes(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    if (!(attn_wanted_outputs(request) & ATTN_DSINK))
+        return 0;
+    return align_bytes((size_t)(batch_of(p) * p->q_heads * rows_of_q(p)) * sizeof(float));
+}
+
+/* S; cuBLAS' pointers; the copies of the pass "gather", or the sums over groups; the rows of dSink. */
 static size_t naive_workspace_bytes(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
     size_t bytes = 0;
     (void)matrix_bytes(p, &bytes);
     return bytes + pointer_bytes(p) + gathered_q_bytes(p) + 2 * gathered_k_bytes(p) +
-           (request->mode == ATTN_BWD ? group_sum_bytes(p) : 0);
+           (request->mode == ATTN_BWD ? group_sum_bytes(p) : 0) + sink_row_bytes(request);
 }
 
 /* cuBLAS' workspace, and for backward the stored matrices. */
@@ -529,7 +542,7 @@ static enum attn_status store_p(struct naive_plan *plan, const struct attn_reque
     if (status != ATTN_OK)
         return status;
     const struct attn_run run = {};
-    const struct pass pass = {plan->blas, plan, request->problem, tensors, &run, plan->stored.p, NULL, NULL};
+    const struct pass pass = {plan->blas, plan, request->problem, tensors, &run, plan->stored.p, NULL, NULL, NULL};
     status = compute_p(&pass, &plan->stored, NULL, why);
     if (status != ATTN_OK)
         return status;
@@ -582,7 +595,10 @@ static enum attn_status naive_launch(const struct attn_request *request, const s
     if (status != ATTN_OK)
         return status;
     const struct attn_problem problem = gathered_problem(request->problem);
-    const struct pass pass = {plan->blas, plan, &problem, &gathered, run, run->workspace, pointers, (float *)rest};
+    float *const sink_rows =
+        sink_row_bytes(request) ? (float *)(rest + group_sum_bytes(request->problem)) : NULL; /* backward: no copies */
+    const struct pass pass = {plan->blas,     plan,     &problem,      &gathered, run,
+                              run->workspace, pointers, (float *)rest, sink_rows};
     return request->mode == ATTN_FWD ? forward(&pass, why) : backward(&pass, why);
 }
 
@@ -596,7 +612,7 @@ static constexpr struct attn_impl naive_impl()
         "three passes with cuBLAS, S and P in device memory in the I/O dtype; copies pages, 8-bit inputs in its time";
     impl.platform = ATTN_CUDA;
     impl.repeatable[ATTN_FWD] = impl.repeatable_deterministic[ATTN_FWD] = ATTN_O | ATTN_LSE;
-    impl.repeatable[ATTN_BWD] = impl.repeatable_deterministic[ATTN_BWD] = ATTN_DQ | ATTN_DK | ATTN_DV;
+    impl.repeatable[ATTN_BWD] = impl.repeatable_deterministic[ATTN_BWD] = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK;
     impl.accepts = naive_accepts;
     impl.workspace_bytes = naive_workspace_bytes;
     impl.plan_bytes = naive_plan_bytes;

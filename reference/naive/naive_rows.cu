@@ -317,7 +317,9 @@ __global__ void __launch_bounds__(MASKED_ROW_THREADS)
         const struct element_row at = masked_row(shape, number, &from, &to);
         const struct attn_problem &p = shape.problem;
         T *const row = matrix + number * shape.pitch;
-        float maximum = -INFINITY, sum = 0;
+        const float sink = shape.tensors.sink ? shape.tensors.sink[at.head] : -INFINITY;
+        float maximum = sink,
+              sum = threadIdx.x == 0 && sink > -INFINITY ? 1.0f : 0.0f; /* relative to the sink, first */
         int sees = 0;
         for (int64_t j = from + threadIdx.x; j < to; j += MASKED_ROW_THREADS) {
             maximum = fmaxf(maximum, masked_score(shape, at, j, to_float(row[j])));
@@ -326,6 +328,7 @@ __global__ void __launch_bounds__(MASKED_ROW_THREADS)
         sees = __syncthreads_or(sees);
         maximum = warp_reduce<true>(maximum);
         const float origin = maximum > -INFINITY ? maximum : 0;
+        sum *= sink > -INFINITY ? softmax_weight<float>(sink, origin) : 0.0f;
         for (int64_t j = from + threadIdx.x; j < to; j += MASKED_ROW_THREADS)
             sum += softmax_weight<float>(masked_score(shape, at, j, to_float(row[j])), origin);
         sum = warp_reduce<false>(sum);
@@ -342,14 +345,15 @@ __global__ void __launch_bounds__(MASKED_ROW_THREADS)
             row[j] = from_float<T>(kept != matrix ? weight : weight * factor);
         }
         if (lse && threadIdx.x == 0)
-            lse[number] = sees ? maximum + logf(sum) : -INFINITY;
+            lse[number] = sees ? maximum + logf(sum) : sink;
     }
 }
 
-/* See naive_masked_gradient. D as in gradient_rows; with dropout it is sum(P * M * dP) / sum(P). */
+/* See naive_masked_gradient. D as in gradient_rows; with dropout it is sum(P * M * dP) / sum(P), and with a sink, whose
+ * share is missing in sum(P), that is added to it. */
 template <typename T>
 __global__ void __launch_bounds__(MASKED_ROW_THREADS)
-    gradient_masked_rows(const T *p, const T *kept, const T *slope, T *gradient,
+    gradient_masked_rows(const T *p, const T *kept, const T *slope, T *gradient, float *sink_rows,
                          const __grid_constant__ struct masked_shape shape)
 {
     __shared__ float2 shared[MASKED_ROW_THREADS / 32];
@@ -358,14 +362,18 @@ __global__ void __launch_bounds__(MASKED_ROW_THREADS)
         const struct element_row at = masked_row(shape, number, &from, &to);
         const int64_t first = number * shape.pitch;
         const bool drops = kept != p;
-        const float origin = from < to && !drops ? to_float(gradient[first + from]) : 0;
+        const float *const sink = shape.tensors.sink;
+        const float share = sink ? expf(sink[at.head] - shape.tensors.lse[number]) : 0.0f;
+        const float origin = from < to && !drops && !sink ? to_float(gradient[first + from]) : 0;
         float sum = 0, weights = 0;
         for (int64_t j = from + threadIdx.x; j < to; j += MASKED_ROW_THREADS) {
             weights += to_float(p[first + j]);
             sum += to_float(kept[first + j]) * (to_float(gradient[first + j]) - origin);
         }
         sum_over_row<MASKED_ROW_THREADS>(&sum, &weights, shared); /* behind its barriers no thread reads `origin` */
-        const float delta = weights > 0 ? sum / weights : 0;
+        const float delta = weights > 0 ? sum / (weights + share) : 0;
+        if (sink_rows && threadIdx.x == 0)
+            sink_rows[number] = share * delta;
         for (int64_t j = threadIdx.x; j < at.kv_len; j += MASKED_ROW_THREADS) {
             float out = 0;
             if (j >= from && j < to) {
@@ -378,32 +386,60 @@ __global__ void __launch_bounds__(MASKED_ROW_THREADS)
     }
 }
 
+/* dSink of a head, a block each: the sum over its rows, always in the same order. */
+__global__ void __launch_bounds__(REFERENCE_THREADS)
+    sum_sinks(const float *sink_rows, const __grid_constant__ struct masked_shape shape)
+{
+    __shared__ double sums[REFERENCE_THREADS / 32];
+    const struct attn_problem &p = shape.problem;
+    const bool packed = attn_rows_are_packed(&p);
+    const int64_t rows = packed ? p.total_q : p.q_len, batch = packed ? 1 : p.batch;
+    for (int64_t head = blockIdx.x; head < p.q_heads; head += gridDim.x) {
+        double sum = 0;
+        for (int64_t b = 0; b < batch; b++)
+            for (int64_t i = threadIdx.x; i < rows; i += REFERENCE_THREADS)
+                sum += (double)sink_rows[(b * p.q_heads + head) * rows + i];
+        sum = block_sum(sum, sums);
+        if (threadIdx.x == 0)
+            shape.tensors.dsink[head] = (float)-sum;
+    }
+}
+
+enum attn_status naive_sum_sinks(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                                 const float *sink_rows, void *stream, struct attn_message *why)
+{
+    const struct masked_shape shape = {*problem, *tensors, 0, 0};
+    sum_sinks<<<grid_size(problem->q_heads), REFERENCE_THREADS, 0, (cudaStream_t)stream>>>(sink_rows, shape);
+    return status_cuda(cudaGetLastError(), "sum_sinks", why);
+}
+
 template <typename T>
 static cudaError_t launch_masked(const struct masked_shape *shape, const struct naive_matrices *m, void *gradient,
-                                 float *lse, cudaStream_t stream)
+                                 float *row_values, cudaStream_t stream)
 {
     const unsigned grid = grid_size(shape->rows);
     if (gradient)
-        gradient_masked_rows<T><<<grid, MASKED_ROW_THREADS, 0, stream>>>((const T *)m->p, (const T *)m->kept,
-                                                                         (const T *)m->slope, (T *)gradient, *shape);
+        gradient_masked_rows<T><<<grid, MASKED_ROW_THREADS, 0, stream>>>(
+            (const T *)m->p, (const T *)m->kept, (const T *)m->slope, (T *)gradient, row_values, *shape);
     else
         softmax_masked_rows<T>
-            <<<grid, MASKED_ROW_THREADS, 0, stream>>>((T *)m->p, (T *)m->kept, (T *)m->slope, lse, *shape);
+            <<<grid, MASKED_ROW_THREADS, 0, stream>>>((T *)m->p, (T *)m->kept, (T *)m->slope, row_values, *shape);
     return cudaGetLastError();
 }
 
-/* gradient == NULL: softmax of m->p; else its dP becomes dS. */
+/* gradient == NULL: softmax of m->p; else its dP becomes dS. row_values: LSE; of the gradient the rows of dSink. */
 static enum attn_status run_masked(const struct attn_problem *problem, const struct attn_tensors *tensors,
-                                   const struct naive_matrices *m, void *gradient, float *lse, void *stream,
+                                   const struct naive_matrices *m, void *gradient, float *row_values, void *stream,
                                    struct attn_message *why)
 {
     const struct masked_shape shape = {*problem, *tensors, element_rows(problem), naive_pitch(problem)};
     const cudaStream_t s = (cudaStream_t)stream;
     if (shape.rows == 0)
         return ATTN_OK;
-    const cudaError_t error = problem->dtype == ATTN_FP16   ? launch_masked<__half>(&shape, m, gradient, lse, s)
-                              : problem->dtype == ATTN_BF16 ? launch_masked<__nv_bfloat16>(&shape, m, gradient, lse, s)
-                                                            : launch_masked<float>(&shape, m, gradient, lse, s);
+    const cudaError_t error = problem->dtype == ATTN_FP16 ? launch_masked<__half>(&shape, m, gradient, row_values, s)
+                              : problem->dtype == ATTN_BF16
+                                  ? launch_masked<__nv_bfloat16>(&shape, m, gradient, row_values, s)
+                                  : launch_masked<float>(&shape, m, gradient, row_values, s);
     return status_cuda(error, gradient ? "gradient_masked_rows" : "softmax_masked_rows", why);
 }
 
@@ -415,10 +451,10 @@ enum attn_status naive_masked_softmax(const struct attn_problem *problem, const 
 }
 
 enum attn_status naive_masked_gradient(const struct attn_problem *problem, const struct attn_tensors *tensors,
-                                       const struct naive_matrices *from, void *matrix, void *stream,
+                                       const struct naive_matrices *from, void *matrix, float *sink_rows, void *stream,
                                        struct attn_message *why)
 {
-    return run_masked(problem, tensors, from, matrix, NULL, stream, why);
+    return run_masked(problem, tensors, from, matrix, sink_rows, stream, why);
 }
 
 __global__ void zero_kernel(const struct naive_zeros zeros)

@@ -28,10 +28,15 @@ enum attn_status naive_masked_softmax(const struct attn_problem *, const struct 
                                       const struct naive_matrices *to, float *lse, void *stream,
                                       struct attn_message *why);
 
-/* matrix: dP in, dS out. */
+/* matrix: dP in, dS out. With a sink LSE is read. sink_rows: what each row has of -dSink, in the order of LSE; NULL =
+ * nobody asks. */
 enum attn_status naive_masked_gradient(const struct attn_problem *, const struct attn_tensors *,
-                                       const struct naive_matrices *from, void *matrix, void *stream,
+                                       const struct naive_matrices *from, void *matrix, float *sink_rows, void *stream,
                                        struct attn_message *why);
+
+/* tensors.dsink from those rows. */
+enum attn_status naive_sum_sinks(const struct attn_problem *, const struct attn_tensors *, const float *sink_rows,
+                                 void *stream, struct attn_message *why);
 
 /* Zeros in every [rows, cols] matrix at data + i * stride[0] + j * stride[1] + k * stride[2], i, j, k below count. Its
  * rows are row_stride apart. */

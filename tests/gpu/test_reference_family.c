@@ -50,6 +50,7 @@ static struct attn_tensors upload_inputs(struct copies *c, const struct attn_pro
     d.block_mask = upload(c, t->block_mask, mask_elements(p), 1);
     d.scale_q = upload(c, t->scale_q, scale_elements(p, false), sizeof(float));
     d.scale_k = upload(c, t->scale_k, scale_elements(p, true), sizeof(float));
+    d.sink = upload(c, t->sink, p->q_heads, sizeof(float));
     d.scale_v = upload(c, t->scale_v, scale_elements(p, true), sizeof(float));
     return d;
 }
@@ -79,7 +80,8 @@ static void *download(const char *where, const void *data, int64_t elements, siz
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-static const char *const output_names[OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "|o|", "|dq|", "|dk|", "|dv|"};
+static const char *const output_names[OUTPUTS] = {"o",    "lse",  "dq",   "dk",    "dv",     "|o|",
+                                                  "|dq|", "|dk|", "|dv|", "dsink", "|dsink|"};
 
 /* The rows of a tensor in the order of the outputs of the oracle, as floats. */
 static float *in_order(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
@@ -137,7 +139,7 @@ static double compare(const char *where, const struct attn_problem *p, int i, co
     if (!*got[i] || !*want[i])
         return 0;
     const int64_t count = output_elements(p, i);
-    const float *const abs = i == 0 ? *want[5] : i >= 2 && i <= 4 ? *want[i + 4] : NULL;
+    const float *const abs = i == 0 ? *want[5] : i >= 2 && i <= 4 ? *want[i + 4] : i == 9 ? *want[10] : NULL;
     const double error =
         i == 1 ? largest_difference(*got[i], *want[i], count) : distance(*got[i], *want[i], abs, share, count);
     if (!(error <= bound))
@@ -201,6 +203,7 @@ static void set_outputs(struct copies *c, const struct attn_problem *p, enum att
     t->dq.data = mode == ATTN_BWD ? guarded(c, q, bytes) : NULL;
     t->dk.data = mode == ATTN_BWD ? guarded(c, k, bytes) : NULL;
     t->dv.data = mode == ATTN_BWD ? guarded(c, v, bytes) : NULL;
+    t->dsink = mode == ATTN_BWD && p->has_sink ? guarded(c, p->q_heads, sizeof(float)) : NULL;
 }
 
 /* The outputs of a launch, in the order of the oracle's. */
@@ -225,6 +228,8 @@ static void take_outputs(const char *where, const struct attn_problem *p, const 
             *all[i].to = in_order(p, host, x, dtype, all[i].is_kv, all[i].d);
             free(data);
         }
+    if (t->dsink)
+        to->dsink = download(where, t->dsink, p->q_heads, sizeof(float));
     if (t->lse)
         to->lse = download(where, t->lse, q_rows(p), sizeof(float));
 }
@@ -291,7 +296,11 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
                         const struct attn_tensors *host, const struct attn_tensors *on_device,
                         const struct reference_outputs *want)
 {
-    const struct attn_request request = {.problem = p, .device = &device, .mode = mode};
+    const struct attn_request request = {.problem = p,
+                                         .device = &device,
+                                         .mode = mode,
+                                         .outputs = attn_default_outputs(mode) |
+                                                    (mode == ATTN_BWD && p->has_sink ? ATTN_DSINK : 0u)};
     const enum attn_dtype dtype = attn_output_dtype(p);
     const double eps = dtype == ATTN_FP32 ? 0.04 : dtype == ATTN_FP16 ? 0x1p-11 : 0x1p-8;
     struct attn_message why = {""};
@@ -299,7 +308,7 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
     if (attn_naive_cuda.accepts(&request, &why) != ATTN_OK)
         fail_msg("%s: refused: %s", where, why.text);
     run_naive(where, &request, host, on_device, mode == ATTN_FWD, &got);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < OUTPUTS; i++) {
         const double bound = i == 1 ? lse_bound(p, want->lse) : naive_bounds[dtype][mode];
         const double error = compare(where, p, i, &got, want, eps, bound);
         if (i != 1 && error > worst_naive[dtype][mode])

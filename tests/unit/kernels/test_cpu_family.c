@@ -131,9 +131,15 @@ static void check(const char *name, const struct attn_problem *p, const struct a
     t.dq = shaped(p, out.dq, false, d);
     t.dk = shaped(p, out.dk, true, d);
     t.dv = shaped(p, out.dv, true, dv);
+    float *const dsink = t.dsink = p->has_sink ? guarded(p->q_heads) : NULL;
+    request.outputs = attn_default_outputs(ATTN_BWD) | (p->has_sink ? ATTN_DSINK : 0u);
     launch(impl, &request, &t);
     near(where, "dq", out.dq, ref.dq, ref.dq_abs, q * d, 4e-6);
     near(where, "dk", out.dk, ref.dk, ref.dk_abs, k * d, 4e-6);
+    if (dsink) {
+        near(where, "dsink", dsink, ref.dsink, ref.dsink_abs, p->q_heads, 4e-6);
+        guarded_free(dsink, p->q_heads, where);
+    }
     near(where, "dv", out.dv, ref.dv, ref.dv_abs, k * dv, 4e-6);
     guarded_free(out.o, q * dv, where);
     guarded_free(out.lse, q, where);
@@ -207,6 +213,10 @@ static const struct attn_problem problems[] = {
     {BASE(1, 2, 1, 131, 60, 8, true, 40, -1)}, /* rows that see nothing */
     {BASE(1, 2, 2, 200, 200, 64, true, 0, 0)},
     {CAUSAL, .v_head_dim = 24},
+    {CAUSAL, .has_sink = true},
+    {BASE(2, 4, 2, 65, 40, 8, true, 9, -1), .has_sink = true}, /* rows that see nothing */
+    {BASE(5, 4, 2, 170, 150, 24, true, -1, -1), PACKED, DROPOUT, .has_sink = true, .softcap = 3, .v_head_dim = 8},
+    {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), .has_sink = true},
     {BASE(2, 4, 2, 130, 131, 24, true, -1, -1), .v_head_dim = 8, DROPOUT},
     {BASE(1, 2, 1, 131, 60, 192, false, -1, -1), .v_head_dim = 128},
     {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), .v_head_dim = 40},
@@ -253,6 +263,8 @@ static const struct attn_problem forwards[] = {
     {BASE(1, 2, 1, 1, 3000, 128, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 256},
     {BASE(2, 4, 1, 1, 300, 576, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .v_head_dim = 512},
     {BASE(2, 16, 1, 3, 130, 576, true, 20, -1), .lengths = ATTN_CACHE, .v_head_dim = 512},
+    {BASE(3, 4, 2, 2, 600, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_sink = true},
+    {BASE(1, 2, 1, 131, 60, 8, true, 40, -1), .has_sink = true}, /* rows that see nothing */
     {BASE(2, 4, 2, 3, 130, 24, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .v_head_dim = 40},
     {BASE(2, 4, 2, 130, 500, 24, true, -1, -1), DROPOUT, .softcap = 2},
     {BASE(5, 2, 1, 170, 450, 8, true, 120, -1), PACKED},

@@ -140,6 +140,7 @@ static const struct value_case {
      "--fp8-scale row: must be tensor, head or block, several with commas"},
     {"--dtype e4m3 --fp8-scale block --scale-block 4k", FIELD(scale_block), &four_k, "--scale-block 0",
      "--scale-block 0: must be a whole number from 1 to 65536"},
+    {"--sink", FIELD(attributes.has_sink), &yes, "--sink=1", "--sink 1: takes no value"},
     {"--dtype e4m3 --hadamard", FIELD(hadamard), &yes, "--hadamard=yes", "--hadamard yes: takes no value"},
     {"--total-tokens 4k", FIELD(total_tokens), &four_k, "--total-tokens 0",
      "--total-tokens 0: must be a whole number from 1 to 2147483647"},

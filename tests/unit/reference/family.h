@@ -28,12 +28,12 @@ static inline int64_t k_rows(const struct attn_problem *p)
     return p->kv_heads * (p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len);
 }
 
-enum { OUTPUTS = 9 };
+enum { OUTPUTS = 11, FIRST_ABS = 5 }; /* [0, FIRST_ABS) and their _abs but LSE's, then dSink and its _abs */
 
 static inline void list_outputs(struct reference_outputs *x, float **list[OUTPUTS])
 {
-    float **const all[OUTPUTS] = {&x->o,     &x->lse,    &x->dq,     &x->dk,    &x->dv,
-                                  &x->o_abs, &x->dq_abs, &x->dk_abs, &x->dv_abs};
+    float **const all[OUTPUTS] = {&x->o,      &x->lse,    &x->dq,     &x->dk,    &x->dv,       &x->o_abs,
+                                  &x->dq_abs, &x->dk_abs, &x->dv_abs, &x->dsink, &x->dsink_abs};
     memcpy(list, all, sizeof all);
 }
 
@@ -47,6 +47,8 @@ static inline int64_t output_columns(const struct attn_problem *p, int output)
 static inline int64_t output_elements(const struct attn_problem *p, int output)
 {
     static const bool is_kv[OUTPUTS] = {false, false, false, true, true, false, false, true, true};
+    if (output >= 9)
+        return p->has_sink ? p->q_heads : 0;
     return output == 1 ? q_rows(p) : (is_kv[output] ? k_rows(p) : q_rows(p)) * output_columns(p, output);
 }
 
@@ -155,6 +157,14 @@ static inline void make_mask(struct made *m, uint64_t *random)
     m->t.block_mask = mask;
 }
 
+static inline void make_sink(struct made *m, uint64_t *random)
+{
+    float *sink = keep(m, malloc((size_t)m->p.q_heads * sizeof *sink));
+    for (int64_t h = 0; h < m->p.q_heads; h++)
+        sink[h] = 2e-3f * ((float)random_below(random, 2000) - 1000);
+    m->t.sink = sink;
+}
+
 static inline struct made make(const struct attn_problem *problem)
 {
     struct made m = {.p = *problem};
@@ -174,6 +184,8 @@ static inline struct made make(const struct attn_problem *problem)
     }
     if (p->mask_block)
         make_mask(&m, &random);
+    if (p->has_sink)
+        make_sink(&m, &random);
     if (p->quant_scale) {
         const int64_t per_block = p->scale_block ? p->scale_block : 1;
         m.t.scale_q = make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
@@ -285,6 +297,7 @@ static inline struct attn_problem drawn_problem(int number)
         p.page_size = random_below(&random, 3) ? (int64_t)8 << random_below(&random, 3) : 0;
     }
     p.v_head_dim = random_below(&random, 4) ? 0 : 8 * (1 + (int64_t)random_below(&random, 5));
+    p.has_sink = random_below(&random, 3) == 0;
     return p;
 }
 

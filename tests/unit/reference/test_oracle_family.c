@@ -87,9 +87,10 @@ static double dot(const double *x, const double *y, int64_t count)
 
 enum { MAX_DIM = 64 };
 
-/* One row: adds what it contributes to dk, dv and their _abs, of which row 0 is key 0 of its sequence and head. */
+/* One row: adds what it contributes to dk, dv and their _abs, of which row 0 is key 0 of its sequence and head, and to
+ * the two sums of its head's dSink. */
 static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i, struct attn_sequence at,
-                           double *rows[4], double *keys[4], double *lse)
+                           double *rows[4], double *keys[4], double *sinks, double *lse)
 {
     const struct attn_problem *p = &m->p;
     const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, dv = attn_v_head_dim(p);
@@ -118,8 +119,12 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
         s[j] = sees ? s[j] : -INFINITY;
         max = fmax(max, s[j]);
     }
+    if (p->has_sink)
+        max = fmax(max, (double)m->t.sink[h]);
     for (int64_t j = 0; j < at.kv_len && max != -INFINITY; j++)
         sum += exp(s[j] - max);
+    if (p->has_sink)
+        sum += exp((double)m->t.sink[h] - max);
     *lse = max == -INFINITY ? -INFINITY : max + log(sum);
     for (int64_t c = 0; c < MAX_DIM; c++)
         rows[0][c] = rows[1][c] = rows[2][c] = rows[3][c] = 0;
@@ -127,6 +132,11 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
         for (int64_t c = 0; c < dv && pass == 1; c++) {
             o[c] = rows[0][c];
             spread2 += pow(dout[c] * o[c], 2);
+        }
+        if (pass == 1 && p->has_sink) {
+            const double share = exp((double)m->t.sink[h] - *lse);
+            sinks[0] -= share * dot(dout, o, dv);
+            sinks[1] += share * share * spread2;
         }
         for (int64_t j = 0; j < at.kv_len; j++) {
             const double prob = exp(s[j] - *lse), drop = 65536 * (double)p->dropout - 0.5;
@@ -171,6 +181,7 @@ static void definition(const struct made *m, const struct reference_outputs *out
     const struct attn_problem *p = &m->p;
     const int64_t d = p->head_dim, dv = attn_v_head_dim(p), group = p->q_heads / p->kv_heads;
     double vectors[4][MAX_DIM], *rows[4] = {vectors[0], vectors[1], vectors[2], vectors[3]}, *keys[4];
+    double sinks[16][2] = {{0}};
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t g = 0; g < p->kv_heads; g++) {
             const struct attn_sequence at = attn_sequence_at(p, &m->t, b);
@@ -182,7 +193,7 @@ static void definition(const struct made *m, const struct reference_outputs *out
                     double lse;
                     const int64_t place =
                         packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
-                    definition_row(m, b, h, i, at, rows, keys, &lse);
+                    definition_row(m, b, h, i, at, rows, keys, sinks[h], &lse);
                     out->lse[place] = (float)lse;
                     store(out->o, place, rows[0], dv);
                     store(out->o_abs, place, rows[1], dv);
@@ -197,6 +208,10 @@ static void definition(const struct made *m, const struct reference_outputs *out
                 free(keys[n]);
             }
         }
+    for (int64_t h = 0; h < (p->has_sink ? p->q_heads : 0); h++) {
+        out->dsink[h] = (float)sinks[h][0];
+        out->dsink_abs[h] = (float)sqrt(sinks[h][1]);
+    }
 }
 
 static void assert_near(const char *where, int output, const float *x, const float *ref, int64_t count)
@@ -214,6 +229,9 @@ static const struct attn_problem problems[] = {
     {CAUSAL, .softcap = 1.5f},
     {BASE(1, 2, 1, 40, 33, 8, false, 5, 3), .softcap = 20},
     {CAUSAL, .v_head_dim = 24},
+    {CAUSAL, .has_sink = true},
+    {BASE(2, 4, 2, 65, 40, 8, true, 9, -1), .has_sink = true}, /* rows that see nothing */
+    {ANY, PACKED, DROPOUT, .has_sink = true, .softcap = 3},
     {ANY, PACKED, DROPOUT, .v_head_dim = 8, .softcap = 2},
     {ANY, DROPOUT},
     {CAUSAL, DROPOUT, .softcap = 2},

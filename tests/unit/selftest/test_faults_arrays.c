@@ -248,7 +248,7 @@ static int64_t differences(const struct attn_problem *p, enum attn_mode mode, co
 {
     int count;
     int64_t found = 0;
-    const enum problem_tensor *outputs = problem_outputs(mode, &count);
+    const enum problem_tensor *outputs = problem_outputs(p, mode, &count);
     for (int n = 0; n < count; n++)
         for (int64_t i = 0; i < host_tensors_elements(p, outputs[n]); i++)
             found += !near(a->at[outputs[n]][i], b->at[outputs[n]][i]);
