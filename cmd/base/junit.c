@@ -15,6 +15,14 @@ void junit_add(struct junit *j, const char *class_name, const char *name, enum j
         .class_name = xstrdup(class_name), .name = xstrdup(name), .message = xstrdup(message), .result = result};
 }
 
+void junit_detail(struct junit *j, double time_s, const char *body)
+{
+    struct junit_case *const c = &j->cases[j->count - 1];
+    c->time_s = time_s > 0 ? time_s : 0;
+    free(c->body);
+    c->body = body ? xstrdup(body) : NULL;
+}
+
 int junit_count(const struct junit *j, enum junit_result result)
 {
     int count = 0;
@@ -46,17 +54,15 @@ static void put_case(FILE *out, const struct junit_case *c)
     put_xml(out, c->class_name);
     fputs("\" name=\"", out);
     put_xml(out, c->name);
-    fprintf(out, "\"><%s", elements[c->result]);
-    if (c->result == JUNIT_PASSED) {
-        fputc('>', out);
-        put_xml(out, c->message);
-        fprintf(out, "</%s>", elements[c->result]);
-    } else {
+    fprintf(out, "\" time=\"%.3f\"><%s", c->time_s, elements[c->result]);
+    if (c->result != JUNIT_PASSED) {
         fputs(" message=\"", out);
         put_xml(out, c->message);
-        fputs("\"/>", out);
+        fputc('"', out);
     }
-    fputs("</testcase>\n", out);
+    fputc('>', out);
+    put_xml(out, c->result == JUNIT_PASSED ? c->message : c->body ? c->body : "");
+    fprintf(out, "</%s></testcase>\n", elements[c->result]);
 }
 
 bool junit_write(const struct junit *j, const char *suite, const char *summary, const char *path)
@@ -86,6 +92,7 @@ void junit_free(struct junit *j)
         free(j->cases[i].class_name);
         free(j->cases[i].name);
         free(j->cases[i].message);
+        free(j->cases[i].body);
     }
     free(j->cases);
     *j = (struct junit){0};

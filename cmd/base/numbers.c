@@ -19,15 +19,16 @@ bool number_multiply(int64_t a, int64_t b, int64_t *product) { return !__builtin
 /* The count at text[0, length). */
 static bool count_in(const char *text, size_t length, int64_t *value)
 {
-    const bool thousands = length > 1 && text[length - 1] == 'k';
-    const size_t digits = thousands ? length - 1 : length;
+    const char last = length > 1 ? text[length - 1] : 0;
+    const int64_t unit = last == 'k' ? 1024 : last == 'm' ? 1048576 : 1;
+    const size_t digits = unit > 1 ? length - 1 : length;
     int64_t sum = 0;
     if (digits == 0)
         return false;
     for (size_t i = 0; i < digits; i++)
         if (!is_digit(text[i]) || !number_multiply(sum, 10, &sum) || __builtin_add_overflow(sum, text[i] - '0', &sum))
             return false;
-    if (thousands && !number_multiply(sum, 1024, &sum))
+    if (!number_multiply(sum, unit, &sum))
         return false;
     *value = sum;
     return true;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "16384", "16k" (k = 1024). False when it is anything else, negative, or overflows int64_t. */
+/* "16384", "16k" (k = 1024), "1m" (m = 1048576). False when it is anything else, negative, or overflows int64_t. */
 bool number_parse_count(const char *text, int64_t *value);
 /* Plain decimal floating point, finite. */
 bool number_parse_real(const char *text, double *value);

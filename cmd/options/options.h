@@ -1,8 +1,8 @@
 /* What the user asked for. One table (options_table.c) holds every option: name, kind, range, default, help, commands
  * that take it. Parsing, defaults, --help, the nearest-name hint and the recorded command line come from it.
  *
- * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
- * "--name value" and "--name=value".
+ * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffixes k = 1024 and m = 1048576. No
+ * abbreviations; both "--name value" and "--name=value".
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -102,6 +102,7 @@ struct options {
     char *floors, *junit_path;            /* NULL = not given */
     int64_t runs_max;                     /* processes that gate measures at most; 0 = not given: 5 */
     int64_t order_seed;                   /* of the order of the processes of ab; 0 = not given: drawn */
+    char *accepted_path;                  /* verify: the rows that must run; NULL = not given */
     int64_t max_failures;                 /* failures that are printed */
     bool is_subset;
     bool soft[2];                 /* indexed by enum soft_code */

@@ -211,8 +211,15 @@ const struct option_def option_table[] = {
          "problem n begins with rn, so that --only rn runs it alone. Refusals are counted by their reason."},
     {"--only", NULL, KIND_TEXT, AT(only), .unit = "KEY", .help = "only the problem of this key, or with these words",
      .commands = FOR_VERIFY,
-     .detail = "Only the problem whose key this is, or those whose keys have it as a part, as peak or bwd-causal. The "
-               "key names the problem's folder in --dump; --dry-run prints all of them."},
+     .detail = "Only the problem whose key this is, or those whose keys have it as a part, as peak or bwd-causal, or "
+               "whose line of the table has these words, as '2x2/2x63x63x64 bhsd causal'. The key names the problem's "
+               "folder in --dump; --dry-run prints all of them, a failure its own."},
+
+    {"--accepted", NULL, KIND_TEXT, AT(accepted_path), .unit = "FILE",
+     .help = "rows that must run; written where absent", .is_rare = true, .group = GROUP_CHECK, .commands = FOR_VERIFY,
+     .detail =
+         "A list of the rows that must run, by implementation and key. One that is refused or absent now is a failure "
+         "(exit code 1), although nothing that ran was wrong. Where the file does not exist, it is written."},
 
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
      .help = "fused = the best; or NAME:VARIANT", .group = GROUP_IMPL, .commands = FOR_RUNS,

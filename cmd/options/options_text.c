@@ -7,7 +7,7 @@
 
 const char option_values_text[] =
     "Options are written --name VALUE or --name=VALUE and are not shortened. Lists have commas: 64,128. A range is "
-    "1k:16k:*2, which multiplies, or 512:4k:+512, which adds. 1k is 1024.";
+    "1k:16k:*2, which multiplies, or 512:4k:+512, which adds. 1k is 1024, 1m is 1048576.";
 
 const struct named_text option_exit_codes[] = {
     {"0", "done; all that was asked is checked; a comparison passed"},

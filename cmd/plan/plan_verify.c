@@ -423,6 +423,25 @@ static bool has_words(const char *name, const char *part)
     return false;
 }
 
+/* Does every word of `words` stand in the line that the table of verify prints for this problem, as
+ * "4x2/2x129x129x128 bhsd full w16,3 fp32 normal bwd"? */
+static bool is_printed(const struct options *o, const struct plan_item *item, const char *words)
+{
+    const struct problem_key key = plan_item_key(item, o->l2);
+    char shape[160], mask[80], line[400];
+    snprintf(line, sizeof line, " %s %s %s %s %s ", problem_key_shape(&key, shape, sizeof shape),
+             problem_key_mask(&key, mask, sizeof mask), problem_dtype_name(key.dtype), problem_dist_name(key.dist),
+             problem_mode_name(key.mode));
+    for (const char *at = words + strspn(words, " "); *at; at += strspn(at, " ")) {
+        const int length = (int)strcspn(at, " ");
+        char word[120];
+        if (snprintf(word, sizeof word, " %.*s ", length, at) >= (int)sizeof word || !strstr(line, word))
+            return false;
+        at += length;
+    }
+    return *words != '\0';
+}
+
 /* --only: removes all other problems. One that has the whole key is taken alone. */
 static int keep_only(const struct options *o, struct plan *plan)
 {
@@ -431,7 +450,8 @@ static int keep_only(const struct options *o, struct plan *plan)
     for (int i = 0; i < plan->count; i++)
         is_whole |= strcmp(plan->items[i].name, o->only) == 0;
     for (int i = 0; i < plan->count; i++)
-        if (is_whole ? strcmp(plan->items[i].name, o->only) == 0 : has_words(plan->items[i].name, o->only))
+        if (is_whole ? strcmp(plan->items[i].name, o->only) == 0
+                     : has_words(plan->items[i].name, o->only) || is_printed(o, &plan->items[i], o->only))
             plan->items[kept++] = plan->items[i];
     plan->count = kept;
     if (kept)

@@ -360,6 +360,34 @@ char *problem_key_label(const struct problem_key *key, char *buffer, size_t size
     return buffer;
 }
 
+char *problem_key_shape(const struct problem_key *key, char *buffer, size_t size)
+{
+    char q[24], kv[24], v_dim[24] = "";
+    number_print_count(key->q_len, q, sizeof q);
+    number_print_count(key->kv_len, kv, sizeof kv);
+    if (key->v_head_dim > 0)
+        snprintf(v_dim, sizeof v_dim, "/%" PRId64, key->v_head_dim);
+    snprintf(buffer, size, "%" PRId64 "x%" PRId64 "/%" PRId64 "x%sx%sx%" PRId64 "%s%s", key->batch, key->q_heads,
+             key->kv_heads, q, kv, key->head_dim, v_dim, key->layout == ATTN_BHSD ? " bhsd" : "");
+    return buffer;
+}
+
+char *problem_key_mask(const struct problem_key *key, char *buffer, size_t size)
+{
+    const char *mask = key->causal == 1 ? "causal" : "full";
+    char left[24] = "-", right[24] = "-";
+    if (key->window_left < 0 && key->window_right < 0) { /* "not measured" is below 0 too */
+        snprintf(buffer, size, "%s", mask);
+        return buffer;
+    }
+    if (key->window_left >= 0)
+        snprintf(left, sizeof left, "%" PRId64, key->window_left);
+    if (key->window_right >= 0)
+        snprintf(right, sizeof right, "%" PRId64, key->window_right);
+    snprintf(buffer, size, "%s w%s,%s", mask, left, right);
+    return buffer;
+}
+
 char *problem_key_options(const struct problem_key *key)
 {
     struct text options = {0};

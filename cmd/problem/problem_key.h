@@ -99,6 +99,11 @@ int64_t problem_key_length(const struct problem_key *);
 /* "16k", "16kx1k" for queries and keys, "~341" for a mean. */
 char *problem_key_lengths(const struct problem_key *, char *buffer, size_t size);
 
+/* "4x2/2x129x129x128 bhsd": batch x heads / key heads x queries x keys x head dim, with that of V where it differs; and
+ * the mask with its window: "causal", "full w16,3". As the table of verify prints them. */
+char *problem_key_shape(const struct problem_key *, char *buffer, size_t size);
+char *problem_key_mask(const struct problem_key *, char *buffer, size_t size);
+
 /* The options that select this problem, each with a space before it: " --mode fwd --causal=yes ...". The caller frees
  * it. */
 char *problem_key_options(const struct problem_key *);

@@ -132,6 +132,7 @@
     X(COUNT, worker_signal, 0, RECORD_JSONL, "", "the signal that ended the process of the case", "no signal did")     \
     X(TEXT, speedups, 512, RECORD_JSONL, "",                                                                           \
       "speed over each other implementation of the rounds that passed, as cudnn=1.31 fa3=1.14; paired",                \
-      "tflops is empty")
+      "tflops is empty")                                                                                               \
+    X(STRING, only, 0, RECORD_JSONL, "", "key of the problem in verify, which --only takes", "not of verify")
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/base/clock.h"
 #include "cmd/base/junit.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
@@ -18,6 +19,7 @@
 #include "cmd/chart/chart.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_row.h"
+#include "cmd/run/accepted.h"
 #include "cmd/run/resume.h"
 #include "cmd/table/summary.h"
 #include "cmd/table/table.h"
@@ -30,6 +32,8 @@ struct run_outputs {
     char *csv_path, *jsonl_path; /* of the files; NULL = none */
     int charts;                  /* drawn */
     struct record_file rows;     /* all rows so far, kept for the charts */
+    double *seconds;             /* from the row before to each of them */
+    double last_ms;              /* when the last one came */
     char convention[32];         /* "16384 tokens" for the table's headings */
 };
 
@@ -139,6 +143,7 @@ static void free_outputs(struct run_outputs *s)
 {
     free(s->csv_path);
     free(s->jsonl_path);
+    free(s->seconds);
     free(s->dir);
     record_file_free(&s->rows);
     free(s);
@@ -148,6 +153,7 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
 {
     struct run_outputs *s = xcalloc(1, sizeof *s);
     s->options = o;
+    s->last_ms = clock_ms();
     s->dir = run_dir(o, header);
     s->rows.header = json_incref(resume ? resume->file.header : (json_t *)(uintptr_t)header);
     s->rows.path = xstrdup(s->dir ? s->dir : "run");
@@ -194,6 +200,9 @@ static void keep_row(struct run_outputs *s, const struct record_row *row)
     FABENCH_ASSERT(record_row_parse(object, &copy, why, sizeof why), "%s", why);
     json_decref(object);
     s->rows.rows = xrealloc(s->rows.rows, (unsigned long)(s->rows.count + 1) * sizeof copy);
+    s->seconds = xrealloc(s->seconds, (unsigned long)(s->rows.count + 1) * sizeof *s->seconds);
+    s->seconds[s->rows.count] = 1e-3 * (clock_ms() - s->last_ms);
+    s->last_ms = clock_ms();
     s->rows.rows[s->rows.count++] = copy;
 }
 
@@ -276,44 +285,44 @@ static void tell_resume(struct run_outputs *s)
     free(command);
 }
 
-/* Adds one row as a test case: what failed, why it did not run, and the command that makes it again. */
-static void add_junit_case(struct junit *junit, const struct record_row *row)
+/* Adds one row as a test case: what failed, why it did not run, and in its body the command that makes it again. */
+static void add_junit_case(struct junit *junit, const struct record_row *row, double time_s, bool is_missed)
 {
     const bool is_broken = record_row_is_broken(row);
-    char *class_name = xasprintf("fabench.%s", row->impl);
+    char *class_name = xasprintf("fabench.%s", row->impl), *body = NULL;
     struct text message = {0};
-    const enum junit_result result = is_broken                    ? JUNIT_ERROR
-                                     : row->check == CHECKED_FAIL ? JUNIT_FAILED
-                                     : row->status != STATUS_OK   ? JUNIT_SKIPPED
-                                                                  : JUNIT_PASSED;
+    const enum junit_result result = is_broken                                 ? JUNIT_ERROR
+                                     : row->check == CHECKED_FAIL || is_missed ? JUNIT_FAILED
+                                     : row->status != STATUS_OK                ? JUNIT_SKIPPED
+                                                                               : JUNIT_PASSED;
     if (row->status != STATUS_OK)
-        text_add(&message, "%s: ", record_status_names[row->status]);
+        text_add(&message, "%s%s: ", is_missed ? "accepted before, now " : "", record_status_names[row->status]);
     text_add(&message, "%s", row->reason);
     for (int i = 0; i < row->tensor_count && result == JUNIT_FAILED; i++)
         if (!(row->tensors[i].used <= 1)) {
             text_separate(&message, "; ");
             text_add(&message, "%s", row->tensors[i].failure[0] ? row->tensors[i].failure : row->tensors[i].name);
         }
-    if (row->repro && (result == JUNIT_FAILED || is_broken)) {
-        text_separate(&message, "; ");
-        text_add(&message, "again: %s", row->repro);
-    }
+    if (row->repro && (result == JUNIT_FAILED || is_broken))
+        body = xasprintf("%s%sagain: %s", text_string(&message), message.length ? "\n" : "", row->repro);
     if (result == JUNIT_PASSED && isfinite(row->err_used))
         text_add(&message, "%s at %.2g of its bound", row->err_tensor, row->err_used);
     char *problem = problem_key_options(&row->key); /* in words, no two problems have the same */
-    junit_add(junit, class_name, problem + strspn(problem, " "), result, text_string(&message));
+    junit_add(junit, class_name, row->only ? row->only : problem + strspn(problem, " "), result, text_string(&message));
+    junit_detail(junit, time_s, body);
     free(problem);
     free(class_name);
+    free(body);
     text_free(&message);
 }
 
-static bool write_junit(const struct run_outputs *s, int exit_code)
+static bool write_junit(const struct run_outputs *s, const bool *is_missed, int exit_code)
 {
     struct junit junit = {0};
     int failed = 0;
     for (int i = 0; i < s->rows.count; i++) {
-        add_junit_case(&junit, &s->rows.rows[i]);
-        failed += record_row_failed(&s->rows.rows[i]);
+        add_junit_case(&junit, &s->rows.rows[i], s->seconds[i], is_missed[i]);
+        failed += record_row_failed(&s->rows.rows[i]) || is_missed[i];
     }
     char *summary = xasprintf("%d of %d rows failed, exit %d", failed, s->rows.count, exit_code);
     if (exit_code != EXIT_OK && failed == 0) /* the run failed, and no row says so */
@@ -342,8 +351,12 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
         status = exit_worst(status, draw(s));
     else
         tell_resume(s);
-    if (s->options->junit_path && !write_junit(s, status))
+    bool *is_missed = xcalloc((unsigned long)s->rows.count + 1, sizeof *is_missed);
+    if (s->options->accepted_path)
+        status = exit_worst(status, accepted_check(s->options, &s->rows, exit_code == EXIT_OK, is_missed));
+    if (s->options->junit_path && !write_junit(s, is_missed, status))
         status = exit_worst(status, EXIT_IO);
+    free(is_missed);
     if (s->table) {
         const struct options *o = s->options;
         const struct summary_files files = {.dir = s->dir,

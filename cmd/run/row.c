@@ -47,6 +47,8 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
         row->splits = item->splits;
     row->power_limit_w = facts->power_limit_w;
     row->repro = plan_repro(o, item, impl);
+    if (o->command == COMMAND_VERIFY && item->name[0])
+        row->only = xstrdup(item->name);
 }
 
 void row_end(struct record_row *row, enum record_status status, const char *reason)
@@ -139,7 +141,8 @@ void row_failure_repro(struct record_row *row, const struct options *o, const st
     }
     char *impls = beside_naive ? xasprintf("%s,%s", row->impl, naive) : xstrdup(row->impl);
     free(row->repro);
-    row->repro = by_repeats ? plan_repro_verify(o, item, impls) : plan_repro(o, item, impls);
+    row->repro =
+        by_repeats || o->command == COMMAND_VERIFY ? plan_repro_verify(o, item, impls) : plan_repro(o, item, impls);
     free(impls);
 }
 

@@ -20,26 +20,11 @@ void cell_figure(char *cell, double value)
         snprintf(cell, CELL_SIZE, "%.*f", value >= 9.995 ? 1 : value >= 0.9995 ? 2 : value >= 0.00995 ? 3 : 4, value);
 }
 
-void cell_mask(const struct record_row *row, char *cell)
-{
-    const char *mask = row->key.causal == 1 ? "causal" : "full";
-    char left[24] = "-", right[24] = "-";
-    if (row->key.window_left < 0 && row->key.window_right < 0) { /* "not measured" is below 0 too */
-        snprintf(cell, CELL_SIZE, "%s", mask);
-        return;
-    }
-    if (row->key.window_left >= 0)
-        snprintf(left, sizeof left, "%lld", (long long)row->key.window_left);
-    if (row->key.window_right >= 0)
-        snprintf(right, sizeof right, "%lld", (long long)row->key.window_right);
-    snprintf(cell, CELL_SIZE, "%s w%s,%s", mask, left, right);
-}
-
 static void print_failure_head(FILE *out, int width, const struct record_row *row)
 {
     char text[600], mask[CELL_SIZE], n[64];
     const char *separator = " ";
-    cell_mask(row, mask);
+    problem_key_mask(&row->key, mask, sizeof mask);
     int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode),
                         mask, (long long)row->key.head_dim, problem_key_lengths(&row->key, n, sizeof n),
                         problem_dtype_name(row->key.dtype));
@@ -83,6 +68,8 @@ void details_failure(FILE *out, int width, const struct record_row *row)
     text_clean(row->reason, text, sizeof text);
     if (text[0])
         wrap_words(out, width, 2, 4, text);
+    if (row->only)
+        fprintf(out, "  key: %s\n", row->only);
     if (isfinite(row->time_ms)) {
         char ms[40];
         snprintf(text, sizeof text, "%s ms is kept, TFLOPS withheld.%s",

@@ -39,6 +39,7 @@ static void count_row(struct summary *s, const struct record_row *row)
                              [STATUS_ERROR] = &s->error,
                              [STATUS_TIMEOUT] = &s->timeout};
     s->rows++;
+    common_add(&s->common, row);
     if (row->status > STATUS_OK)
         ++*statuses[row->status];
     if (row->status != STATUS_OK)
@@ -408,8 +409,18 @@ bool summary_verdict(const struct summary *s, int exit_code, struct text *line)
         text_add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
     else if (s->off)
         text_add(line, "NOT CHECKED: %d of %d rows", s->off, s->rows);
-    else
+    else if (s->unsupported + s->oom + s->skipped == 0)
         text_add(line, "PASS: %d of %d rows", s->pass, s->rows);
+    else
+        text_add(line, "PASS: %d row%s", s->pass, s->pass == 1 ? "" : "s");
+    if (strncmp(text_string(line), "PASS", 4) == 0) {
+        if (s->unsupported)
+            text_add(line, ", %d refused", s->unsupported);
+        if (s->oom)
+            text_add(line, ", %d out of memory", s->oom);
+        if (s->skipped)
+            text_add(line, ", %d skipped", s->skipped);
+    }
     return strncmp(text_string(line), "PASS", 4) == 0;
 }
 
@@ -495,6 +506,7 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
                    double elapsed_s, int exit_code)
 {
     struct text line = {0};
+    char common[400];
     data_table_print(&s->data, out, width);
     print_counts(s, out, width);
     print_refusals(s, out, width);
@@ -513,6 +525,11 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
     if (s->failures > s->max_failures) {
         text_add(&line, "%d failures, the first %d are shown (--max-failures); ", s->failures, s->max_failures);
         text_add(&line, files && files->jsonl ? "the record has all of them" : "all of them are counted");
+        print_line(&line, out, width, 0, 2);
+    }
+    common_describe(&s->common, common, sizeof common);
+    if (common[0]) {
+        text_add(&line, "%s", common);
         print_line(&line, out, width, 0, 2);
     }
     print_end(s, out, width, color, elapsed_s, exit_code);

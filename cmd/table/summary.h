@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "cmd/record/record.h"
+#include "cmd/table/common.h"
 
 /* The closing table of a run over several kinds of inputs (--logit-std, --dist): by how much the speed and the error of
  * each implementation depend on the data. A row is compared with the row of the same problem on the first kind of
@@ -87,6 +88,7 @@ struct summary {
     bool lists_refusals;        /* the reasons of rows that did not run are printed, each once with its number */
     struct summary_refusal refusals[SUMMARY_REFUSALS_MAX];
     int refusal_count, other_refusals; /* other: rows with a reason for which there was no room */
+    struct common common;              /* what the failures have in common */
     struct data_table data;            /* owned; summary_end frees it */
     const char *next;                  /* the command to go on with; NULL = the one that draws the record */
 };
@@ -96,7 +98,8 @@ void summary_add(struct summary *, const struct record_row *);
 void summary_print(const struct summary *, FILE *out, int width, bool color, const struct summary_files *,
                    double elapsed_s, int exit_code);
 
-/* "PASS: 8 of 8 rows" and the like, without colour; true where it is PASS. The caller frees *text with text_free. */
+/* "PASS: 8 of 8 rows", "PASS: 72 rows, 62 refused" and the like, without colour; true where it is PASS. The caller
+ * frees *text with text_free. */
 struct text;
 bool summary_verdict(const struct summary *, int exit_code, struct text *text);
 /* "NOISY: 5 of 8, up to 47 % (asked: 0.5 %); load 0.9 -> 2.4 on 2 CPUs": rows, and the load of the machine when the run

@@ -208,21 +208,14 @@ static void print_capped(struct table *t, const struct record_row *row, char *ce
 
 static void print_shape(struct table *t, const struct record_row *row, char *cell)
 {
-    char q[24], kv[24], v_dim[24] = "";
     (void)t;
-    number_print_count(row->key.q_len, q, sizeof q);
-    number_print_count(row->key.kv_len, kv, sizeof kv);
-    if (row->key.v_head_dim > 0)
-        snprintf(v_dim, sizeof v_dim, "/%lld", (long long)row->key.v_head_dim);
-    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s%s", (long long)row->key.batch, (long long)row->key.q_heads,
-        (long long)row->key.kv_heads, q, kv, (long long)row->key.head_dim, v_dim,
-        row->key.layout == ATTN_BHSD ? " bhsd" : "");
+    problem_key_shape(&row->key, cell, CELL_SIZE);
 }
 
 static void print_mask(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    cell_mask(row, cell);
+    problem_key_mask(&row->key, cell, CELL_SIZE);
 }
 
 static void print_dtype(struct table *t, const struct record_row *row, char *cell)
@@ -491,7 +484,7 @@ static void describe_group(const struct table *t, const struct record_row *row, 
     if (row->key.mode == MODE_DECODE && row->key.lengths[0] && !is(row->key.lengths, "fixed"))
         convention = "";                           /* the number of sequences is not made from tokens */
     others.window_left = others.window_right = -1; /* the mask has them */
-    cell_mask(row, mask);
+    problem_key_mask(&row->key, mask, sizeof mask);
     problem_key_extras(&others, extras, sizeof extras);
     problem_key_data(&row->key, data, sizeof data);
     if (row->key.q_heads == row->key.kv_heads)

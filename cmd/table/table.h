@@ -46,8 +46,6 @@ void table_close(struct table *, const struct summary_files *, double elapsed_s,
 
 enum { CELL_SIZE = 80 };
 
-/* "causal", "full w128,-"; at most CELL_SIZE bytes, as the next one. */
-void cell_mask(const struct record_row *, char *cell);
 /* Three significant digits down to 0.001, so that a CPU's small TFLOPS are not shown as zeros. "-" = not finite. */
 void cell_figure(char *cell, double value);
 

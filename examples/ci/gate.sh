@@ -2,8 +2,9 @@
 # Compares the kernel's speed with an earlier one, on the GPU of this machine or on FABENCH_DEVICE.
 #
 #   ci/gate.sh ab REVISION   this checkout against another revision of it, built and measured side by side, now
-#   ci/gate.sh baseline      measures this checkout into ci/baseline.jsonl, to be committed
-#   ci/gate.sh gate          this checkout against ci/baseline.jsonl
+#   ci/gate.sh baseline      measures this checkout five times (FABENCH_BASELINES) into ci/baseline-1.jsonl ..., to be
+#                            committed: how much they differ is the noise that the gate allows for
+#   ci/gate.sh gate          this checkout against these files
 # Exit codes are fabench's: 0 as fast as before, 1 wrong, 3 slower, 4 too noisy to say, 5 not comparable, or a checkout
 # does not build, 6 no usable GPU.
 #
@@ -17,30 +18,23 @@ case ${1:-} in
     ;;
 esac
 . "$(dirname "$0")/settings.sh"
+. "$(dirname "$0")/functions.sh"
 export PATH=$fabench_prefix/bin:$PATH
-baseline=$(dirname "$0")/baseline.jsonl
+baselines=$(dirname "$0")
 device=${FABENCH_DEVICE:-cuda:0}
 if [ "$device" = cpu ]; then
     library=$cpu_library impl=$cpu_impl options=("${cpu_options[@]}") verify=("${cpu_verify[@]}")
+    beside=,naive # on the CPU the control of gate: without it a time says nothing
 else
     library=$cuda_library impl=$cuda_impl options=("${cuda_options[@]}") verify=("${cuda_verify[@]}")
+    beside=
 fi
+# The hard shapes that the kernel takes: one that it refuses later fails the check. Written by the first run.
+accepted=$(dirname "$0")/accepted-gate-${device%%:*}.txt
 
-usage() { sed -n '4,6s/^# *//p' "$0" >&2; exit 2; }
+usage() { sed -n '4,7s/^# *//p' "$0" >&2; exit 2; }
 [ $# -ge 1 ] || usage
 mkdir -p "$out"
-
-# must_build DIR: runs build_in; exit code 5 when it fails, because a build tool's own code could be taken for one of
-# fabench's (1 = a wrong result). It runs in a subshell and not before `||`, where `set -e` has no effect on the lines
-# of build_in.
-must_build() {
-    local code
-    set +e
-    (set -e; build_in "$1")
-    code=$?
-    set -e
-    [ "$code" -eq 0 ] || { echo "${0##*/}: $1 does not build (code $code)" >&2; exit 5; }
-}
 
 case $1 in
 ab)
@@ -51,24 +45,31 @@ ab)
     git worktree add --quiet --detach "$old" "$2"
     must_build "$old"
     must_build .
-    fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify" \
-        --overwrite --junit "$out/verify.xml"
+    shown fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --accepted "$accepted" \
+        --out "$out/verify" --overwrite --junit "$out/verify.xml"
     # Kept, because the worktree goes away, and with it the command that fabench prints to measure a line again.
     mkdir -p "$out/old"
     cp "$old/$library" "$out/old/"
-    fabench ab "$out/old/${library##*/}" "$library" --impl "$impl" "${options[@]}" --device "$device" \
+    shown fabench ab "$out/old/${library##*/}" "$library" --impl "$impl" "${options[@]}" --device "$device" \
         --junit "$out/ab.xml" --out "$out/ab"
     ;;
 baseline)
     [ $# -eq 1 ] || usage
     must_build .
-    fabench --impl-lib "$library" --impl "$impl" "${options[@]}" --preheat-s 3 --device "$device" \
-        --out "$out/baseline" --overwrite --jsonl "$baseline"
+    rm -f "$baselines"/baseline-*.jsonl
+    for n in $(seq "${FABENCH_BASELINES:-5}"); do
+        fabench --impl-lib "$library" --impl "$impl$beside" "${options[@]}" --preheat-s 3 --device "$device" \
+            --out "$out/baseline" --overwrite --jsonl "$baselines/baseline-$n.jsonl"
+    done
     ;;
 gate)
     [ $# -eq 1 ] || usage
     must_build .
-    fabench gate --baseline "$baseline" --impl-lib "$library" --impl "$impl" "${options[@]}" \
+    given=()
+    for file in "$baselines"/baseline*.jsonl; do
+        given+=(--baseline "$file")
+    done
+    shown fabench gate "${given[@]}" --impl-lib "$library" --impl "$impl$beside" "${options[@]}" \
         --device "$device" --junit "$out/gate.xml" --out "$out/gate"
     ;;
 *) usage ;;

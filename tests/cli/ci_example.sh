@@ -50,13 +50,35 @@ expect "two commits, which step 4 compares" git cat-file -e HEAD~1
 run_block 2 .
 expect_code 0
 expect_stdout '^PASS: ([0-9]{3}) of \1 faults and 14 of 14 lies about work caught'
-expect_stdout '^PASS: [0-9]+ of [0-9]+ rows'
+expect_stdout '^PASS: [0-9]+ rows, [0-9]+ refused'
 expect_stdout 'plugin_cpu .* pass '
 expect_file fabench-ci/selftest.jsonl
 expect_file fabench-ci/selftest.xml
 expect_file fabench-ci/verify.xml
 expect_file fabench-ci/sweep/run.csv
 expect_file fabench-ci/verify/run.jsonl
+
+# The rows that ran were written down; a kernel that begins to refuse one of them fails, although nothing is wrong.
+expect_file ci/accepted-cpu.txt
+expect "a line for each row" test "$(grep -c '^plugin_cpu ' ci/accepted-cpu.txt)" -eq \
+    "$(sed -n 's/^PASS: \([0-9]*\) rows, .*/\1/p' "$tmp/out" | head -1)"
+git add -A && git commit --quiet -m "Rows that must run"
+refuse='    if (request->problem->causal) {\n        snprintf(why->text, sizeof why->text, "takes no mask");\n'
+refuse+='        return ATTN_UNSUPPORTED;\n    }'
+sed -i "s/    if (status != ATTN_OK || request->problem->dtype == ATTN_FP32)/$refuse\n&/" plugin.c
+expect "an edited kernel" sh -c '! git diff --quiet plugin.c'
+what="ci/check.sh, a kernel that refuses the causal mask"
+code=0
+GITHUB_STEP_SUMMARY=$tmp/summary.md ci/check.sh >"$tmp/out" 2>"$tmp/err" || code=$?
+expect_code 1
+expect_stderr '^fabench: plugin_cpu fwd-causal-[^ ]*: accepted before, now unsupported: takes no mask'
+expect_stderr 'rows of --accepted ci/accepted-cpu.txt did not run'
+expect_stdout '^INCOMPLETE: [0-9]+ of [0-9]+ rows ran'
+expect "failures in the JUnit file" grep -q '<failure message="accepted before, now unsupported: takes no mask"' \
+    fabench-ci/verify.xml
+expect "a summary of the job" grep -q '^#### fabench verify' "$tmp/summary.md"
+expect "with what was printed" grep -q '^INCOMPLETE' "$tmp/summary.md"
+git checkout --quiet plugin.c
 
 run_block 3 .
 expect_code 0
@@ -108,10 +130,11 @@ expect_stdout '^verify .*--junit fabench-ci/verify.xml$'
 expect_stdout '^ab fabench-ci/old/plugin_cpu.so build/plugin_cpu.so '
 what="FABENCH_DEVICE=cpu ci/gate.sh baseline"
 code=0
-FABENCH_DEVICE=cpu ci/gate.sh baseline >"$tmp/out" 2>"$tmp/err" || code=$?
+FABENCH_BASELINES=2 FABENCH_DEVICE=cpu ci/gate.sh baseline >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 0
-expect_file ci/baseline.jsonl
-expect "rows of the kernel that pass" grep -qE '"impl": *"plugin_cpu".*"check": *"pass"' ci/baseline.jsonl
+expect_file ci/baseline-1.jsonl
+expect_file ci/baseline-2.jsonl
+expect "rows of the kernel that pass" grep -qE '"impl": *"plugin_cpu".*"check": *"pass"' ci/baseline-2.jsonl
 what="FABENCH_DEVICE=cpu ci/gate.sh gate"
 code=0
 FABENCH_DEVICE=cpu ci/gate.sh gate >"$tmp/out" 2>"$tmp/err" || code=$?

@@ -22,9 +22,41 @@ expect "a command without the limit" sh -c '! grep -q -- --max-failures verify.x
 expect "a failure for each" test "$(count '<failure message=' verify.xml)" -eq "$failed"
 head="<testsuite name=\"fabench verify\" tests=\"$(rows run/run.jsonl | wc -l)\" failures=\"$failed\" "
 expect "the numbers in the head" grep -qF "$head" verify.xml
-expect "where it fails, and the command" grep -qE '<failure message="o b=.* rule .*; again: fabench --' verify.xml
+expect "where it fails" grep -qE '<failure message="o b=.* rule [^"]*">' verify.xml
+expect "the command in the body" grep -qE '">.*$|^again: fabench verify .* --only ' verify.xml
+tests=$(rows run/run.jsonl | wc -l)
+expect "a time for each" test "$(grep -cE 'name="fwd-[^"]*" time="[0-9.]+">' verify.xml)" -eq "$tests"
+expect "the keys as names" test "$(grep -oE 'name="fwd-[^"]*"' verify.xml | sort -u | wc -l)" -eq "$tests"
 names=$(grep -o 'classname=.* name="[^"]*"' verify.xml | sort | uniq -d)
 expect "test cases with different names, not twice: $names" test -z "$names"
+
+# A failure has its key, and a command that judges it alone and leaves its tensors; --only takes the table too.
+key=$(sed -n 's/^  key: //p' out | head -1)
+expect "a key" test -n "$key"
+command=$(awk '/Again, with the tensors/ { on = 1; next } on { print } on && /bad\// { exit }' out |
+    sed 's/\\$//' | tr -s ' \n' ' ')
+expect "verify, this key, a dump" grep -qE "fabench verify .* --only $key .*--dump bad/" <<<"$command"
+words=()
+eval "words=($command)"
+shape=$(grep -E ' FAIL ' out | head -1 | awk '{ print $1 }')
+cp out first.out
+run "${words[@]:1}" --out none
+expect_code 1
+expect_stdout '^FAILED: 1 of [12] rows'
+expect_file "bad/$key/q.npy"
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out none --only "$shape"
+expect_code 1
+shapes_of() { grep -E ' (FAIL|pass) ' out | awk '{ print $1 }' | sort -u; }
+expect "rows of that shape alone" test "$(shapes_of)" = "$shape"
+mask=$(grep -E ' FAIL ' first.out | head -1 | grep -oE '(full|causal)' | head -1)
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out none --only "$shape $mask"
+expect "of that mask alone" test -z "$(grep -E ' (FAIL|pass) ' out | grep -v " $mask ")"
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out none --only '9x9/9x9x9x9'
+expect_code 2
+# What failures have in common and passes have not.
+run verify --device cpu --preset quick --dtype fp32 --repeats 0 "${wrong[@]}" --impl wrong_dk --out none
+expect_code 1
+expect_stdout '^all [0-9]+ failures: .*bwd.*, dK$'
 
 # The default limit; none at all; a kernel that passes.
 run verify "${shapes[@]}" --d 64 "${wrong[@]}" --impl wrong_scale --csv none.csv --out none --max-failures 0

@@ -135,7 +135,7 @@ record_serves() {
     run "$@" --out none --jsonl cut.jsonl --resume
     expect_code 0
     expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = "$rows"
-    run gate --baseline a.jsonl --current a.jsonl
+    run gate --baseline a.jsonl --current a.jsonl --soft 4 # on the CPU one record on each side decides nothing
     expect_code 0
     run report a.jsonl --out page
     expect_code 0

@@ -9,7 +9,7 @@ expect_code 0
 expect_no_stderr
 expect_stdout '^79 of 80 rows checked \(full\), all pass, 1 unsupported\.$'
 expect_stdout '^ +1 x naive unsupported: takes no number of splits$'
-expect_stdout '^PASS: 79 of 80 rows'
+expect_stdout '^PASS: 79 rows, 1 refused'
 expect "no row of a pass" test "$(grep -c ' pass ' "$tmp/out")" -eq 0
 expect "a row in the record for each" test "$(grep -c '"impl": *"[a-z_]*"' a.jsonl)" -eq 80
 expect "several attributes" sh -c "grep -q '\"softcap\": *[1-9]' a.jsonl && grep -q '\"dropout\": *0\.[1-9]' a.jsonl"
@@ -69,8 +69,9 @@ run verify --device cpu --random 12 --seed 5 --repeats 0 --dtype fp32 --mode bwd
 expect_code 1
 expect_stdout '^FAIL wrong_dk bwd .*dk fails'
 expect_stdout '^ *[0-9]+ x wrong_dk unsupported: takes no '
-commands=$(sed -n '/Again, with the tensors/,/--dump/p' "$tmp/out" | grep -v Again | sed 's/ *\\$//' | tr -d '\n' |
-    sed 's/--dump bad\//\n/g' | sed 's/^ *//;s/  */ /g')
+# Each command in one line, wherever its words were wrapped.
+commands=$(sed -n '/Again, with the tensors/,/bad\//p' "$tmp/out" | grep -v Again | sed 's/\\$//' | tr -s ' \n' ' ' |
+    sed 's/--dump bad\//\n/g' | sed 's/^ *//')
 command=$(grep -m 1 -- '--only r' <<<"$commands")
 expect "a command" test -n "$command"
 words=()

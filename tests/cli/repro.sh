@@ -75,7 +75,7 @@ random_sweep() {
 
 # What must be as before: every field but those of time, of this run, and of the errors.
 lasting() {
-    sed -E 's/"(run_id|time_utc|stop|launch|asked|repro|err_tensor|worst|speedups)":"([^"\\]|\\.)*",?//g
+    sed -E 's/"(run_id|time_utc|stop|launch|asked|repro|only|err_tensor|worst|speedups)":"([^"\\]|\\.)*",?//g
         s/"(samples|time_ms|time_ms_ci_lo|time_ms_ci_hi|time_ms_min|noise_pct|tflops|speedup_vs_naive)":[^,}]*,?//g
         s/"(max_abs_err|rel_rms_err|err_ratio|err_used)":[^,}]*,?//g
         s/"(tensors|samples_ms)":\[.*/}/; s/,+\}/}/g'

@@ -313,6 +313,7 @@ static void a_file(void **state)
     const char *const file = help_path("junit.xml");
     junit_add(&junit, "fabench.mine", "fwd <full> \"d64\"", JUNIT_PASSED, "");
     junit_add(&junit, "fabench.mine", "bwd", JUNIT_FAILED, "dk & dv\x01 fail");
+    junit_detail(&junit, 1.25, "again: a < b");
     junit_add(&junit, "fabench.mine", "bwd 2", JUNIT_ERROR, "timeout");
     junit_add(&junit, "fabench.other", "fwd", JUNIT_SKIPPED, "no");
     assert_int_equal(junit_count(&junit, JUNIT_FAILED), 1);
@@ -322,11 +323,15 @@ static void a_file(void **state)
         text,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
         "  <testsuite name=\"fabench verify\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\">\n"
-        "    <testcase classname=\"fabench.mine\" name=\"fwd &lt;full&gt; &quot;d64&quot;\"><system-out>"
+        "    <testcase classname=\"fabench.mine\" name=\"fwd &lt;full&gt; &quot;d64&quot;\" time=\"0.000\"><system-out>"
         "</system-out></testcase>\n"
-        "    <testcase classname=\"fabench.mine\" name=\"bwd\"><failure message=\"dk &amp; dv  fail\"/></testcase>\n"
-        "    <testcase classname=\"fabench.mine\" name=\"bwd 2\"><error message=\"timeout\"/></testcase>\n"
-        "    <testcase classname=\"fabench.other\" name=\"fwd\"><skipped message=\"no\"/></testcase>\n"
+        "    <testcase classname=\"fabench.mine\" name=\"bwd\" time=\"1.250\"><failure message=\"dk &amp; dv  "
+        "fail\">again: a &lt; b"
+        "</failure></testcase>\n"
+        "    <testcase classname=\"fabench.mine\" name=\"bwd 2\" time=\"0.000\"><error "
+        "message=\"timeout\"></error></testcase>\n"
+        "    <testcase classname=\"fabench.other\" name=\"fwd\" time=\"0.000\"><skipped "
+        "message=\"no\"></skipped></testcase>\n"
         "    <system-out>1 &lt; 2</system-out>\n  </testsuite>\n</testsuites>\n");
     free(text);
     junit_free(&junit);

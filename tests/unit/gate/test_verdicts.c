@@ -166,7 +166,7 @@ static void files(void **state)
     assert_true(verdicts_junit(&r, path));
     const char *text = file_text(path);
     assert_has(text, "tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\"");
-    assert_has(text, "&lt;&quot;a&quot; &amp; b&gt; \"/>");
+    assert_has(text, "&lt;&quot;a&quot; &amp; b&gt; \"></failure>");
     assert_has(text, "name=\"b\"><system-out>pass");
     r.exit_code = EXIT_OK;
     assert_true(verdicts_junit(&r, path));

@@ -283,7 +283,7 @@ static void lists(void **state)
         {"--kv-len 1,,2", "--kv-len 1,,2: an item of the list is empty"},
         {"-n 4k:1k:*2", "-n 4k:1k:*2: the range \"4k:1k:*2\" ends before it begins"},
         {"-n 1k:4k", "-n 1k:4k: \"1k:4k\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512"},
-        {"-n 1:1m:+1", "-n 1:1m:+1: \"1:1m:+1\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512"},
+        {"-n 1:1g:+1", "-n 1:1g:+1: \"1:1g:+1\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512"},
         {"-n 1:100k:+1", "-n 1:100k:+1: a list has at most 4096 values"},
         {"-n 9223372036854775808",
          "-n 9223372036854775808: \"9223372036854775808\" is not a whole number (digits, k for 1024)"},

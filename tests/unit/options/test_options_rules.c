@@ -516,6 +516,9 @@ static void ab_takes_two_sides(void **state)
     refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
     refused("ab a b --check off", "--check: is not an option of ab, only of sweep, verify, gate");
     refused("ab a b --baseline x", "--baseline: is not an option of ab, only of gate");
+    taken("verify --accepted list.txt");
+    assert_string_equal(options.accepted_path, "list.txt");
+    refused("--accepted list.txt", "--accepted: is not an option of sweep, only of verify");
     taken("--points 3,1");
     assert_list(&options.points, "3,1,");
 }
