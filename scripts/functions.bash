@@ -4,7 +4,7 @@
 
 # build_preset PRESET TARGET...: configures build/PRESET where its folder is not configured as set-up says, and builds
 # the targets (all of them when none is named). A first build shows its progress on stderr, a later one only errors.
-# FABENCH_CUDA and FABENCH_WERROR, where set, are the options of CMakeLists.txt of these names; a folder keeps what it was
+# FABENCH_CUDA, FABENCH_WERROR and FABENCH_LINEINFO, where set, are the options of CMakeLists.txt of these names; a folder keeps what it was
 # configured with once.
 build_preset() {
     local preset=$1 folder=build/$1 built log wanted launcher language name cmake_arguments=() target_arguments=()
@@ -17,6 +17,7 @@ build_preset() {
     # The preset asan has its own.
     [ -z "${FABENCH_CUDA:-}" ] || [ "$preset" = asan ] || cmake_arguments+=("-DFABENCH_CUDA=$FABENCH_CUDA")
     [ -z "${FABENCH_WERROR:-}" ] || cmake_arguments+=("-DFABENCH_WERROR=$FABENCH_WERROR")
+    [ -z "${FABENCH_LINEINFO:-}" ] || cmake_arguments+=("-DFABENCH_LINEINFO=$FABENCH_LINEINFO")
     # A compiler cache where there is one, or what the environment names; an empty value where there is none, so that a
     # cache that was removed since the last build is not looked for.
     launcher=$(command -v ccache || true)

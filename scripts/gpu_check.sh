@@ -91,7 +91,7 @@ build_stage() {
     if [ -n "${FABENCH_BUILD:-}" ]; then
         echo "build      using $FABENCH_BUILD" | tee -a "$report/summary.txt"
     else
-        step build bash -euo pipefail -c '. scripts/functions.bash; build_preset release'
+        step build env FABENCH_LINEINFO=ON bash -euo pipefail -c '. scripts/functions.bash; build_preset release'
     fi
 }
 
@@ -206,7 +206,7 @@ reports_explained() {
     local places statistics
     statistics=$(awk '/ load_shared_float2\(/ { inside = 1 } inside { printf "%s%d", sep, FNR; sep = "|" }
         inside && /^}/ { exit }' kernels/device/memory.cuh)
-    places=$(grep -n 'smem\.\(work_tile\|key_part\)\[' kernels/sm90/fused_sm90_fwd.cu kernels/sm90/fwd_producer.cuh |
+    places=$(grep -n 'smem\.\(work_tile\|key_part\)\[' kernels/sm90/fwd/kernel.cuh kernels/sm90/fwd/producer.cuh |
         sed 's|.*/\([^/:]*\):\([0-9]*\):.*|\1:\2|' | paste -sd'|')
     awk -v place="in ($places)( |\$)" -v statistics="in memory.cuh:($statistics)( |\$)" '
         function end_report() { if (nowhere && !known) { printf "%s", lines; others += nowhere }
@@ -270,7 +270,7 @@ sanitized() {
         "$fabench" verify --device cuda:0 --preset quick --timeout-s 400 --out none "$@"
 }
 
-# pieces_sanitized TOOL: a launch of fused_sm80's sparse backward that has pieces (kernels/sm80/bwd_places.h), for which
+# pieces_sanitized TOOL: a launch of fused_sm80's sparse backward that has pieces (kernels/sm80/bwd/places.h), for which
 # shapes of `verify --preset quick` are too small.
 pieces_sanitized() {
     local head_dim

@@ -5,7 +5,7 @@ Writes q.npy, k.npy and v.npy, [1, HEADS, TOKENS, HEAD_DIM] in fp32, for fabench
 first, the order in which the forward kernels go over them, the logits of each row are 0 for 256 keys, about 10 for
 the next 128, and about 53 for all others: 2^60 to 2^63 times the weight. With `one` they are 0 for 384 keys and 40 to
 43 for all others, 2^58 to 2^62: fused_sm90 lets a row max lag by up to 2^64, at head dim 64 from the first block on,
-at 128 after the first step (kernels/sm90/fwd_softmax.cuh). Each row has other roundings. V is N(0,1).
+at 128 after the first step (kernels/sm90/fwd/softmax.cuh). Each row has other roundings. V is N(0,1).
 scripts/gpu_check.sh runs all tiles on both."""
 import array
 import os

@@ -4,22 +4,25 @@
 
 #include "kernels/common/checks.h"
 
-enum attn_status attn_dispatch_accepts(const struct attn_dispatch *dispatch, const struct attn_request *request,
-                                       struct attn_message *why)
+enum attn_status attn_dispatch_accepts(const struct attn_dispatch *dispatch, size_t variants,
+                                       const struct attn_request *request, struct attn_message *why)
 {
     enum attn_status status = attn_check_request(request, &dispatch->range, why);
 
+    if (variants >= ATTN_MAX_VARIANTS)
+        return attn_fail(why, ATTN_UNSUPPORTED, "has %zu variants and a list of %d: raise ATTN_MAX_VARIANTS", variants,
+                         ATTN_MAX_VARIANTS - 1);
     if (status == ATTN_OK)
         status = dispatch->check_device(request, why);
     return status == ATTN_OK ? dispatch->directions[request->mode]->accepts(request, why) : status;
 }
 
-enum attn_status attn_dispatch_launch(const struct attn_dispatch *dispatch, const struct attn_request *request,
-                                      const struct attn_tensors *tensors, const struct attn_run *run,
-                                      struct attn_message *why)
+enum attn_status attn_dispatch_launch(const struct attn_dispatch *dispatch, size_t variants,
+                                      const struct attn_request *request, const struct attn_tensors *tensors,
+                                      const struct attn_run *run, struct attn_message *why)
 {
     const struct attn_direction *direction = dispatch->directions[request->mode];
-    enum attn_status status = attn_dispatch_accepts(dispatch, request, why);
+    enum attn_status status = attn_dispatch_accepts(dispatch, variants, request, why);
 
     if (status == ATTN_OK)
         status = attn_check_tensors(request, tensors, why);
@@ -28,18 +31,33 @@ enum attn_status attn_dispatch_launch(const struct attn_dispatch *dispatch, cons
     return status == ATTN_OK ? direction->launch(request, tensors, run, why) : status;
 }
 
-void attn_dispatch_variants(const struct attn_dispatch *dispatch, struct attn_variant variants[ATTN_MAX_VARIANTS])
+const struct attn_tile *attn_next_tile(const struct attn_tile_table *table, const struct attn_tile *tile)
+{
+    bool is_next = tile == NULL;
+
+    for (const void *const *list = table->lists; *list != NULL; list++) {
+        const struct attn_tile *row = *list;
+        for (; row->shown.name != NULL; row = (const void *)((const char *)row + table->row_bytes)) {
+            if (is_next)
+                return row;
+            is_next = row == tile;
+        }
+    }
+    return NULL;
+}
+
+size_t attn_dispatch_variants(const struct attn_dispatch *dispatch, struct attn_variant variants[ATTN_MAX_VARIANTS])
 {
     size_t count = 0;
 
     for (int mode = ATTN_FWD; mode <= ATTN_BWD; mode++) {
         const struct attn_tile_table *table = dispatch->directions[mode]->tiles;
-        const char *row = table->rows;
-        for (const struct attn_tile *tile; (tile = (const void *)row)->shown.name != NULL; row += table->row_bytes)
+        for (const struct attn_tile *tile = NULL; (tile = attn_next_tile(table, tile)) != NULL; count++)
             if (count + 1 < ATTN_MAX_VARIANTS)
-                variants[count++] = tile->shown;
+                variants[count] = tile->shown;
     }
-    variants[count] = (struct attn_variant){0};
+    variants[count + 1 < ATTN_MAX_VARIANTS ? count : ATTN_MAX_VARIANTS - 1] = (struct attn_variant){0};
+    return count;
 }
 
 /* The choice of a tile. */
@@ -73,9 +91,8 @@ const void *attn_choose_tile(const struct attn_tile_table *table, const struct a
 {
     const size_t limit = request->device->smem_per_block_bytes;
     const struct attn_tile *best = NULL, *known = NULL;
-    const char *row = table->rows;
 
-    for (const struct attn_tile *tile; (tile = (const void *)row)->shown.name != NULL; row += table->row_bytes) {
+    for (const struct attn_tile *tile = NULL; (tile = attn_next_tile(table, tile)) != NULL;) {
         if (!is_meant(table, tile, request))
             continue;
         known = tile;

@@ -18,7 +18,7 @@ extern "C" {
 
 /* The choice of a tile: every direction of a kernel has a table of tiles, each compiled for itself, best first. */
 
-/* The head of a row in a table of tiles; the last row of a table has no name. */
+/* The head of a row in a list of tiles; the last row of a list has no name. */
 struct attn_tile {
     struct attn_variant shown;
     int head_dim;
@@ -27,14 +27,17 @@ struct attn_tile {
 };
 
 struct attn_tile_table {
-    const char *direction; /* "forward" or "backward", for messages */
-    const void *rows;      /* of row_bytes each; every row begins with struct attn_tile */
+    const char *direction;    /* "forward" or "backward", for messages */
+    const void *const *lists; /* of rows of row_bytes each, which begin with struct attn_tile; NULL ends them */
     size_t row_bytes;
     /* Estimated time of a tile, in any unit. NULL: the rows are in the order of preference. */
     double (*time)(const struct attn_request *, const struct attn_tile *);
     /* Whether the row is compiled for the request's head_dim and attributes. NULL: the head_dim is the row's. */
     bool (*takes)(const struct attn_request *, const struct attn_tile *);
 };
+
+/* The row behind `tile` in the order of the lists, with NULL the first one; NULL: there are no more. */
+const struct attn_tile *attn_next_tile(const struct attn_tile_table *, const struct attn_tile *tile);
 
 /* The row that the request forces, or else the best of its head_dim: the one of the shortest estimated time; or the
  * first of which blocks_per_sm blocks fit on a multiprocessor, or else the first of which one fits. NULL with the
@@ -69,21 +72,29 @@ struct attn_dispatch {
     struct attn_range range;
 };
 
-enum { ATTN_MAX_VARIANTS = 32 };
+enum { ATTN_MAX_VARIANTS = 32 }; /* of an implementation, both directions together, and the end of the list */
 
-enum attn_status attn_dispatch_accepts(const struct attn_dispatch *, const struct attn_request *,
+/* variants: how many the implementation has. With more than its list has room for it refuses every request. */
+enum attn_status attn_dispatch_accepts(const struct attn_dispatch *, size_t variants, const struct attn_request *,
                                        struct attn_message *why);
-enum attn_status attn_dispatch_launch(const struct attn_dispatch *, const struct attn_request *,
+enum attn_status attn_dispatch_launch(const struct attn_dispatch *, size_t variants, const struct attn_request *,
                                       const struct attn_tensors *, const struct attn_run *, struct attn_message *why);
-/* Fills the list of variants: those of the forward, those of the backward, a row without a name. */
-void attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant variants[ATTN_MAX_VARIANTS]);
+/* Fills the list of variants: those of the forward, those of the backward, a row without a name. Returns how many there
+ * are, also where the list has no room for all. */
+size_t attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant variants[ATTN_MAX_VARIANTS]);
 
 /* The functions of an attn_impl, and its list of variants. The list is made once, when the program or library is
  * loaded: C cannot join the arrays of two files at compile time. */
 #define ATTN_DISPATCH_FUNCTIONS(dispatch)                                                                              \
+    static struct attn_variant variants[ATTN_MAX_VARIANTS];                                                            \
+    static size_t variant_count;                                                                                       \
+    __attribute__((constructor)) static void fill_variants(void)                                                       \
+    {                                                                                                                  \
+        variant_count = attn_dispatch_variants(&dispatch, variants);                                                   \
+    }                                                                                                                  \
     static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)                      \
     {                                                                                                                  \
-        return attn_dispatch_accepts(&dispatch, request, why);                                                         \
+        return attn_dispatch_accepts(&dispatch, variant_count, request, why);                                          \
     }                                                                                                                  \
     static size_t workspace_bytes(const struct attn_request *request)                                                  \
     {                                                                                                                  \
@@ -96,10 +107,8 @@ void attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant va
     static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,             \
                                    const struct attn_run *run, struct attn_message *why)                               \
     {                                                                                                                  \
-        return attn_dispatch_launch(&dispatch, request, tensors, run, why);                                            \
-    }                                                                                                                  \
-    static struct attn_variant variants[ATTN_MAX_VARIANTS];                                                            \
-    __attribute__((constructor)) static void fill_variants(void) { attn_dispatch_variants(&dispatch, variants); }
+        return attn_dispatch_launch(&dispatch, variant_count, request, tensors, run, why);                             \
+    }
 
 #define ATTN_DISPATCH_MEMBERS                                                                                          \
     .accepts = accepts, .workspace_bytes = workspace_bytes, .variant = variant, .launch = launch, .variants = variants

@@ -1,5 +1,5 @@
 /* What a problem has beyond dense attention at head dims 64 and 128, as the kernels of fused_sm80 see it, and what the
- * kernels ahead of them list (fused_sm80_schedule.cu). C and CUDA C++. */
+ * kernels ahead of them list (schedule.cu). C and CUDA C++. */
 #ifndef FABENCH_SM80_FAMILY_H
 #define FABENCH_SM80_FAMILY_H
 
@@ -13,7 +13,7 @@ extern "C" {
 enum {
     SM80_FAMILY_MAX_LEN = 1 << 29,  /* so that row + window and the like stay within an int */
     SM80_FAMILY_MAX_SOFTCAP = 2048, /* a logit's error is up to 2^-22 times the softcap */
-    SM80_ROW_BLOCK = 64,            /* packed: rows of the tables of row blocks (fused_sm80_schedule.cu) */
+    SM80_ROW_BLOCK = 64,            /* packed: rows of the tables of row blocks (schedule.cu) */
     SM80_SCHEDULE_THREADS = 1024,
     SM80_LISTS_THREADS = 256, /* a warp for each list */
     SM80_LIST_TILES = 256,    /* tiles of one section of a list (tile_list.cuh) */
@@ -49,7 +49,7 @@ struct fused_sm80_family {
     uint32_t dropout_threshold;           /* an element is dropped where its bits are below; 0 = none is */
     uint32_t last_dropped;                /* the largest 32 bits whose upper half is dropped */
     float keep_factor, keep_share;        /* 1 / (1 - dropout), without its power of two in the main kernel of the
-                                             backward where P has that (bwd_params.h); 1 - dropout */
+                                             backward where P has that (bwd/params.h); 1 - dropout */
     float softcap_inner;               /* scale / softcap: the argument of tanh is this times Q K^T; 0 = no softcap */
     int32_t window_left, window_right; /* keys left and right of the diagonal: unbounded is more than any length */
     int32_t head_dim, batch;

@@ -1,5 +1,5 @@
-/* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fused_sm80_fwd_host.c,
- * fused_sm80_bwd_host.c; what those of the backward share is in bwd_params.h). C and CUDA C++. */
+/* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fwd/host.c,
+ * bwd/host.c; what those of the backward share is in bwd/params.h). C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM80_H
 #define FABENCH_FUSED_SM80_H
 
@@ -14,7 +14,7 @@ extern "C" {
 extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd;
 extern const struct attn_impl attn_fused_sm80;
 
-/* What the host side of the forward and its kernels (fused_sm80_fwd.cu) share. */
+/* What the host side of the forward and its kernels (fwd/kernel.cuh) share. */
 
 struct fused_sm80_strides {
     int64_t batch, head, row; /* in elements */
@@ -49,7 +49,10 @@ struct fused_sm80_fwd_tile {
     fused_sm80_fwd_kernel kernels[SM80_KINDS][2]; /* [enum sm80_kind][bf16]; NULL where it is not compiled for that */
 };
 
-extern const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[]; /* ends with a row without a name */
+/* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
+extern const struct fused_sm80_fwd_tile fused_sm80_fwd_d32[], fused_sm80_fwd_d64[], fused_sm80_fwd_d96[],
+    fused_sm80_fwd_d128[], fused_sm80_fwd_d192[], fused_sm80_fwd_d256[];
+extern const struct attn_tile_table fused_sm80_fwd_tiles; /* of all of them: fwd/host.c */
 
 /* Which of a row's kernels serve a request. */
 enum sm80_kind fused_sm80_fwd_kind(const struct fused_sm80_fwd_tile *, const struct attn_request *);

@@ -1,5 +1,5 @@
-/* fused_sm90: its entry in the registry (fused_sm90.c) and its two directions (fused_sm90_fwd_host.c,
- * fused_sm90_bwd_host.c). */
+/* fused_sm90: its entry in the registry (fused_sm90.c) and its two directions (fwd/host.c,
+ * bwd/host.c). */
 #ifndef FABENCH_FUSED_SM90_H
 #define FABENCH_FUSED_SM90_H
 

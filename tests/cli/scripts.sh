@@ -266,7 +266,7 @@ printf '#!/bin/sh\n' >gpu_build/fabench
 write='========= Error: Race reported between Write access at device::bulk_load(int)+0xa0 in copy_engine.cuh:99'
 known='=========     and Read access at device::load_shared_float2(unsigned int)+0x80 in memory.cuh:46 [8]'
 nowhere='=========     and Read access at void sm90_bwd::backward<Tile>(params)+0x38 [8 hazards]'
-elsewhere='=========     and Read access at void sm90_bwd::backward<Tile>(params)+0x40 in bwd_work.cuh:7 [8 hazards]'
+elsewhere='=========     and Read access at void sm90_bwd::backward<Tile>(params)+0x40 in work.cuh:7 [8 hazards]'
 closing='========= RACECHECK SUMMARY: 1 hazard displayed'
 # racecheck_ends CODE LINE...: how the stage ends when the tool prints these lines.
 racecheck_ends() {
@@ -285,8 +285,8 @@ racecheck_ends 1 "$write" "$elsewhere" "$known" "$closing"
 racecheck_ends 1 "$write" "$known"
 # Which part of the keys a work tile has, in either order; its lines are those of the sources.
 line_of() { grep -n 'smem\.key_part\[' "$root/kernels/sm90/$1" | head -n 1 | cut -d: -f1; }
-read="Read access at void sm90_fwd::consume<Tile>(int)+0xcb0 in fused_sm90_fwd.cu:$(line_of fused_sm90_fwd.cu)"
-write="Write access at void sm90_fwd::publish_work_tile<Tile>(int)+0x80 in fwd_producer.cuh:$(line_of fwd_producer.cuh)"
+read="Read access at void sm90_fwd::consume<Tile>(int)+0xcb0 in kernel.cuh:$(line_of fwd/kernel.cuh)"
+write="Write access at void sm90_fwd::publish_work_tile<Tile>(int)+0x80 in producer.cuh:$(line_of fwd/producer.cuh)"
 report='========= Error: Race reported between'
 racecheck_ends 0 "$report $read" "=========     and $write [8 hazards]" "$closing"
 racecheck_ends 0 "$report $write" "=========     and $read [8 hazards]" "$closing"

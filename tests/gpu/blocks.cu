@@ -210,7 +210,7 @@ __global__ void add_in_order(int tiles, const float *in, float *sums, int *semap
         semaphore_release_and_test(held, NULL, 0);
 }
 
-/* As in kernels/sm90/fwd_mainloop.cuh: a named barrier of each warpgroup alone, and one of each where it waits and the
+/* As in kernels/sm90/fwd/mainloop.cuh: a named barrier of each warpgroup alone, and one of each where it waits and the
  * warpgroup before it arrives. */
 __global__ void ping_pong(int steps, uint32_t *last, int *order)
 {

@@ -1,4 +1,4 @@
-/* How fused_sm90's backward shares out a problem, for the tests of it (kernels/sm90/bwd_parts.h): the tiles that it
+/* How fused_sm90's backward shares out a problem, for the tests of it (kernels/sm90/bwd/parts.h): the tiles that it
  * chooses from, and random problems. */
 #ifndef FABENCH_TEST_BWD_WORK_H
 #define FABENCH_TEST_BWD_WORK_H
@@ -11,13 +11,13 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
-#include "kernels/sm90/bwd_parts.h"
+#include "kernels/sm90/bwd/parts.h"
 #include "tests/dense.h"
 #include "tests/drawn.h"
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
-/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one, a
+/* As in the table of tiles (sm90/bwd/tiles.cuh), with the variant of each. A loop is behind the same tile without one, a
  * pair behind that. */
 enum { D128, D128_LOOP, D128_PAIR, D64, D64_LOOP, D64_PAIR, D64_SHORT, D64_FEW };
 static const struct tile {

@@ -11,7 +11,7 @@
 #include "kernels/attention.h"
 #include "kernels/common/checks.h"
 #ifdef FABENCH_WITH_CUDA
-#include "kernels/sm80/bwd_params.h"
+#include "kernels/sm80/bwd/params.h"
 #include "kernels/sm80/fused_sm80.h"
 #endif
 #include "reference/registry.h"
@@ -214,11 +214,13 @@ static void every_sparse_tile_has_windows(void **state)
 {
     int sparse = 0;
     (void)state;
-    for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
+    for (const struct attn_tile *each = NULL; (each = attn_next_tile(&fused_sm80_fwd_tiles, each)) != NULL;) {
+        const struct fused_sm80_fwd_tile *row = (const void *)each;
         for (int bf16 = 0; bf16 < 2; bf16++) {
             assert_int_equal(row->kernels[SM80_SPARSE][bf16] == NULL, row->kernels[SM80_WINDOW][bf16] == NULL);
             sparse += row->kernels[SM80_SPARSE][bf16] != NULL;
         }
+    }
     assert_true(sparse > 0);
 }
 
@@ -226,9 +228,9 @@ static void every_sparse_tile_has_windows(void **state)
 static enum sm80_kind kind_of(struct attn_problem p)
 {
     const struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD};
-    for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
-        if (strcmp(row->tile.shown.name, "fwd_d64_m128n64") == 0)
-            return fused_sm80_fwd_kind(row, &request);
+    for (const struct attn_tile *each = NULL; (each = attn_next_tile(&fused_sm80_fwd_tiles, each)) != NULL;)
+        if (strcmp(each->shown.name, "fwd_d64_m128n64") == 0)
+            return fused_sm80_fwd_kind((const void *)each, &request);
     fail();
     return SM80_KINDS;
 }
@@ -263,7 +265,8 @@ static void windows_alone_have_no_lists(void **state)
 static void every_tile_rounds_dq(void **state)
 {
     (void)state;
-    for (const struct fused_sm80_bwd_tile *row = fused_sm80_bwd_tiles; row->tile.shown.name != NULL; row++)
+    for (const struct attn_tile *each = NULL; (each = attn_next_tile(&fused_sm80_bwd_tiles, each)) != NULL;) {
+        const struct fused_sm80_bwd_tile *row = (const void *)each;
         for (int bf16 = 0; bf16 < 2; bf16++) {
             const bool is_family = row->main[SM80_SPARSE][bf16] != NULL ||
                                    row->main[SM80_SPARSE_DROPOUT][bf16] != NULL || row->main[SM80_FAMILY][bf16] != NULL;
@@ -276,6 +279,7 @@ static void every_tile_rounds_dq(void **state)
             if (is_family)
                 assert_non_null(row->convert[1][bf16]);
         }
+    }
 }
 #endif
 

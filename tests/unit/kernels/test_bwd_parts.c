@@ -1,10 +1,10 @@
-/* How fused_sm90's backward shares out its work (kernels/sm90/bwd_parts.h): the steps of each tile of keys against a
+/* How fused_sm90's backward shares out its work (kernels/sm90/bwd/parts.h): the steps of each tile of keys against a
  * count of the tiles that the mask leaves, and the parts of all tiles of random problems. Needs no device. */
 #include <stdlib.h>
 
 #include "kernels/common/makespan.h"
 #ifdef FABENCH_WITH_CUDA
-#include "kernels/sm90/bwd_params.h"
+#include "kernels/sm90/bwd/params.h"
 #include "kernels/sm90/fused_sm90.h"
 #endif
 #include "tests/unit/kernels/bwd_work.h"
@@ -388,7 +388,7 @@ static void early_tiles_leave_enough_behind_them(void **state)
 }
 
 /* With no more tiles of keys than multiprocessors a loop takes as long as blocks of one tile each, and not less by a
- * rounding, so that the first of the table is chosen; longer where those have parts. From MAX_WAVES (bwd_parts.c) tiles
+ * rounding, so that the first of the table is chosen; longer where those have parts. From MAX_WAVES (sm90/bwd/parts.c) tiles
  * for each multiprocessor on it takes less. */
 static void a_loop_gains_with_more_tiles_than_multiprocessors(void **state)
 {
@@ -432,7 +432,8 @@ static void the_tiles_are_known(void **state)
 {
     size_t count = 0;
     (void)state;
-    for (const struct fused_sm90_bwd_tile *tile = fused_sm90_bwd_tiles; tile->tile.shown.name != NULL; tile++) {
+    for (const struct attn_tile *each = NULL; (each = attn_next_tile(&fused_sm90_bwd_tiles, each)) != NULL;) {
+        const struct fused_sm90_bwd_tile *tile = (const void *)each;
         assert_true(count < sizeof known_tiles / sizeof *known_tiles);
         const struct tile *known = &known_tiles[count++];
         assert_string_equal(tile->tile.shown.name, known->variant);

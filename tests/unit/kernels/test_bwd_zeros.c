@@ -1,4 +1,4 @@
-/* Who writes the zeros in dq_sum of fused_sm90's backward (kernels/sm90/bwd_parts.h, bwd_geometry.h). Needs no
+/* Who writes the zeros in dq_sum of fused_sm90's backward (kernels/sm90/bwd/parts.h, sm90/bwd/geometry.h). Needs no
  * device. */
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* The last work tiles of fused_sm90's forward, whose keys are shared out to parts (kernels/sm90/fwd_tail.h). Needs no
+/* The last work tiles of fused_sm90's forward, whose keys are shared out to parts (kernels/sm90/fwd/tail.h). Needs no
  * device. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,15 +12,15 @@
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #ifdef FABENCH_WITH_CUDA
-#include "kernels/sm90/fwd_params.h"
+#include "kernels/sm90/fwd/params.h"
 #endif
-#include "kernels/sm90/fwd_tail.h"
+#include "kernels/sm90/fwd/tail.h"
 #include "tests/dense.h"
 #include "tests/drawn.h"
 
 enum { PROBLEMS = 3000, MULTIPROCESSORS = 132 };
 
-/* As in the table of tiles (fwd_tiles.cuh): rows of a work tile, which a pair of thread blocks has together, and the
+/* As in the table of tiles (sm90/fwd/tiles.cuh): rows of a work tile, which a pair of thread blocks has together, and the
  * time apart from the keys, a quarter of that of causal tiles. */
 enum { D128, D128_PAIR, D128_SPLIT, D64_192, D64_256, D64_256_PAIR, D64_128_SPLIT, D64_64_SPLIT, TILES };
 static const struct tile {
@@ -44,7 +44,7 @@ static int64_t work_tiles_of(const struct attn_problem *p, const struct tile *ti
 }
 
 /* Every block of keys of every work tile is taken once, by a number, and parts differ by one block at most. The order
- * of numbers as in fwd_scheduler.cuh. */
+ * of numbers as in sm90/fwd/work.cuh. */
 static void check_cover(const struct sm90_fwd_tail *tail, int64_t work_tiles, int key_blocks)
 {
     const int64_t numbers = work_tiles + (int64_t)tail->works * (tail->parts - 1);
@@ -195,7 +195,8 @@ static void the_tiles_are_known(void **state)
 {
     int count = 0;
     (void)state;
-    for (const struct fused_sm90_fwd_tile *tile = fused_sm90_fwd_tiles; tile->tile.shown.name != NULL; tile++) {
+    for (const struct attn_tile *each = NULL; (each = attn_next_tile(&fused_sm90_fwd_tiles, each)) != NULL;) {
+        const struct fused_sm90_fwd_tile *tile = (const void *)each;
         assert_true(count < TILES);
         const struct tile *known = &tiles[count++];
         assert_int_equal(tile->tile.head_dim, known->head_dim);

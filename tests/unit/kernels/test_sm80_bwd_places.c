@@ -1,5 +1,5 @@
 /* Which blocks of fused_sm80's sparse backward have keys, and which have pieces of the passes before and after
- * (kernels/sm80/bwd_places.h). Needs no device. */
+ * (kernels/sm80/bwd/places.h). Needs no device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "cmd/base/numbers.h"
-#include "kernels/sm80/bwd_places.h"
+#include "kernels/sm80/bwd/places.h"
 
 enum { SHAPES = 2000, ROW_STEP = SM80_BWD_ROW_STEP };
 

@@ -1,4 +1,4 @@
-/* Who writes the zeros in dq_sum of fused_sm80's backward (kernels/sm80/bwd_zero_shares.h). Needs no device. */
+/* Who writes the zeros in dq_sum of fused_sm80's backward (kernels/sm80/bwd/zero_shares.h). Needs no device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "cmd/base/numbers.h"
-#include "kernels/sm80/bwd_zero_shares.h"
+#include "kernels/sm80/bwd/zero_shares.h"
 
 enum { SHAPES = 2000 };
 

@@ -9,7 +9,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/sm90/fused_sm90.h"
-#include "kernels/sm90/fwd_params.h"
+#include "kernels/sm90/fwd/params.h"
 #include "tests/dense.h"
 
 /* Of an H200. */

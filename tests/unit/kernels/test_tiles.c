@@ -31,8 +31,9 @@ static double time_of(const struct attn_request *request, const struct attn_tile
     return ((const struct row *)(const void *)tile)->time;
 }
 
-static const struct attn_tile_table in_order = {"forward", rows, sizeof rows[0], NULL, NULL},
-                                    by_time = {"backward", rows, sizeof rows[0], time_of, NULL};
+static const void *const one_list[] = {rows, NULL};
+static const struct attn_tile_table in_order = {"forward", one_list, sizeof rows[0], NULL, NULL},
+                                    by_time = {"backward", one_list, sizeof rows[0], time_of, NULL};
 
 static const char *chosen(const struct attn_tile_table *table, int64_t head_dim, size_t smem_bytes, const char *variant,
                           struct attn_message *why)
@@ -127,6 +128,47 @@ static void variants_of_both_directions(void **state)
     assert_null(made_up.variants[8].name);
 }
 
+/* An empty list among the lists does not end them. */
+static void tiles_of_all_lists(void **state)
+{
+    static const struct row others[] = {{{{"d32", ""}, 32, 1, 1000}, 1.0}, {{{NULL, NULL}, 0, 0, 0}, 0.0}};
+    static const void *const lists[] = {others, others + 1, rows, NULL};
+    static const struct attn_tile_table table = {"forward", lists, sizeof rows[0], NULL, NULL};
+    const struct attn_tile *tile = attn_next_tile(&table, NULL);
+    (void)state;
+    assert_ptr_equal(tile, &others[0].tile);
+    for (int i = 0; i < 4; i++) {
+        tile = attn_next_tile(&table, tile);
+        assert_ptr_equal(tile, &rows[i].tile);
+    }
+    assert_null(attn_next_tile(&table, tile));
+}
+
+/* An implementation with more variants than its list has room for refuses everything, with the reason. */
+static void too_many_variants_are_refused(void **state)
+{
+    static struct row many_rows[ATTN_MAX_VARIANTS / 2 + 1];
+    static const void *const lists[] = {many_rows, NULL};
+    static const struct attn_tile_table many = {"forward", lists, sizeof rows[0], NULL, NULL};
+    static const struct attn_direction crowded = {takes, bytes_256, count_launch, &many};
+    static const struct attn_dispatch crowd = {check_device, {&crowded, &crowded}, {0, 0}};
+    struct attn_variant list[ATTN_MAX_VARIANTS];
+    struct attn_message why = {""};
+    const struct attn_problem p = {.head_dim = 64};
+    const struct attn_device device = {.platform = ATTN_CUDA};
+    const struct attn_request request = {.problem = &p, .device = &device};
+    (void)state;
+    assert_int_equal(attn_dispatch_variants(&dispatch, list), 8);
+    for (int i = 0; i < ATTN_MAX_VARIANTS / 2; i++)
+        many_rows[i] = rows[0];
+    const size_t count = attn_dispatch_variants(&crowd, list);
+    assert_int_equal(count, ATTN_MAX_VARIANTS);
+    assert_non_null(list[ATTN_MAX_VARIANTS - 2].name);
+    assert_null(list[ATTN_MAX_VARIANTS - 1].name);
+    assert_int_equal(attn_dispatch_accepts(&crowd, count, &request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "has 32 variants and a list of 31: raise ATTN_MAX_VARIANTS");
+}
+
 static void launches_what_it_accepts(void **state)
 {
     static float memory[64 * 4];
@@ -207,6 +249,8 @@ int main(void)
         cmocka_unit_test(shortest_estimated_time),
         cmocka_unit_test(forced_variants_and_refusals),
         cmocka_unit_test(variants_of_both_directions),
+        cmocka_unit_test(tiles_of_all_lists),
+        cmocka_unit_test(too_many_variants_are_refused),
         cmocka_unit_test(launches_what_it_accepts),
         cmocka_unit_test(a_range_says_what_is_taken),
     };

@@ -1,0 +1,6 @@
+/* The sm_80 forward of tiles of head_dim 256. */
+#include "kernels/sm80/fwd/instance.cuh"
+
+using namespace sm80_fwd;
+
+extern "C" const struct fused_sm80_fwd_tile fused_sm80_fwd_d256[] = {FWD_TILES_D256(TILE_ROW){}};

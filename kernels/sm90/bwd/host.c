@@ -1,0 +1,306 @@
+/* The host side of fused_sm90's backward: which tile a request gets, what is refused, the workspace, the kernels'
+ * parameters, the three launches. */
+#include "kernels/sm90/bwd/params.h"
+
+#include <math.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/launch.h"
+#include "kernels/sm90/bwd/parts.h"
+#include "kernels/sm90/fused_sm90.h"
+
+enum {
+    MAX_LEN = INT32_MAX - 65536, /* row numbers of whole tiles stay within an int */
+    ROW_PADDING = 128,           /* stats and dq_sum are padded to whole tiles of any size */
+    COUNTER_BYTES = 256,         /* of taken */
+    /* P is up to 2^12, a sixteenth of the largest number of fp16 (an LSE of large logits is rounded, and P may be over
+     * 1); it has all 11 bits of fp16 from 2^-26 on, and bf16's error from 2^-29 on. dS of 2^115 and more overflows. */
+    BF16_P_LOG2 = 12
+};
+
+static const float LOG2_E = 1.44269504088896340736f;
+
+/* Pairs have the times of steady load in the table of tiles. Where a multiprocessor has fewer long steps than
+ * LEAST_PAIR_STEPS, some 0.9 ms on an H200, power is no limit, and they are taken to last longer by SHORT_PAIR, about
+ * what they lose in bursts; causal ones with shared heads, which were not measured under load, by CAUSAL_SHARED_PAIR.
+ * docs/kernels/sm90_bwd.md, step 53. */
+static const double LEAST_PAIR_STEPS = 400, SHORT_PAIR = 1.06, CAUSAL_SHARED_PAIR = 1.04;
+
+/* Blocks of the kernels before and after, for each head. */
+static int64_t row_blocks_of(const struct attn_problem *p)
+{
+    return attn_tiles(p->q_len, SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim);
+}
+
+/* Blocks of keys and tiles of queries are numbered in 32 bits. Parts are few where blocks are many. */
+static enum attn_status check_grid(const struct attn_problem *p, const struct fused_sm90_bwd_tile *tile,
+                                   struct attn_message *why)
+{
+    const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    const int64_t block_tiles = SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim / tile->q.queries;
+    const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
+
+    return status == ATTN_OK ? attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, p->batch, why) : status;
+}
+
+/* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
+ * MAX_LEN. A pair of blocks needs two multiprocessors. Deterministic, the waits of blocks for each other, which take
+ * about as long with all tiles, are left out. */
+static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
+{
+    const struct fused_sm90_bwd_tile *tile = (const void *)common;
+    const struct attn_problem *p = request->problem;
+    struct attn_message why;
+
+    if (check_grid(p, tile, &why) != ATTN_OK)
+        return INFINITY;
+    if (tile->q.cluster > request->device->multiprocessors)
+        return INFINITY;
+    if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
+        return INFINITY;
+    /* Deterministic, a loop gains at head_dim 64 alone: at 128 it is 1 to 2 % slower (docs/kernels/sm90_bwd.md, step
+     * 44). */
+    if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
+        return INFINITY;
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
+    if (!sm90_bwd_fits(&shape))
+        return INFINITY;
+    const double time = sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
+    if (tile->q.cluster == 1)
+        return time;
+    if (time < LEAST_PAIR_STEPS)
+        return SHORT_PAIR * time;
+    return p->causal && p->q_heads > p->kv_heads ? CAUSAL_SHARED_PAIR * time : time;
+}
+
+static const void *const lists[] = {fused_sm90_bwd_d128, fused_sm90_bwd_d64, NULL};
+const struct attn_tile_table fused_sm90_bwd_tiles = {"backward", lists, sizeof *fused_sm90_bwd_d128, estimated_time,
+                                                     NULL};
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+
+    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&fused_sm90_bwd_tiles, request, why);
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    if (tile->q.cluster > request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
+                         tile->q.cluster, request->device->multiprocessors);
+    if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%s has no deterministic backward", tile->tile.shown.name);
+    const enum attn_status status = check_grid(p, tile, why);
+    if (status != ATTN_OK)
+        return status;
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
+    return sm90_bwd_fits(&shape)
+               ? ATTN_OK
+               : attn_fail(why, ATTN_UNSUPPORTED, "%s takes up to %d queries, of one query head for each key head",
+                           tile->tile.shown.name, tile->q.queries);
+}
+
+static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
+                                    struct fused_sm90_bwd_params *params, struct attn_message *why)
+{
+    const struct {
+        CUtensorMap *map;
+        const char *name;
+        const struct attn_tensor *tensor;
+        bool is_kv;
+        int box_rows;
+    } maps[] = {{&params->q, "q", &t->q, false, q_tile},
+                {&params->k, "k", &t->k, true, SM90_BWD_KV_TILE},
+                {&params->v, "v", &t->v, true, SM90_BWD_KV_TILE},
+                {&params->dout, "dout", &t->dout, false, q_tile},
+                {&params->dk, "dk", &t->dk, true, SM90_BWD_STORE_ROWS},
+                {&params->dv, "dv", &t->dv, true, SM90_BWD_STORE_ROWS}};
+    enum attn_status status = ATTN_OK;
+
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == ATTN_OK; ++i)
+        status =
+            tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p, maps[i].is_kv ? p->kv_heads : p->q_heads,
+                              maps[i].is_kv ? p->kv_len : p->q_len, maps[i].box_rows, why);
+    return status;
+}
+
+/* Whether the kernel before brings Q, K and V to the L2: where they and what it reads and writes itself take at most
+ * half of it, so that they are still there when the main kernel needs them; and where each of its blocks has two
+ * tiles of keys at most, as one thread asks for them. */
+static bool prefetches_operands(const struct attn_problem *p, size_t l2_bytes)
+{
+    const double q_elements = (double)p->batch * (double)p->q_heads * (double)p->q_len * (double)p->head_dim;
+    const double kv_elements = (double)p->batch * (double)p->kv_heads * (double)p->kv_len * (double)p->head_dim;
+    const double bytes = q_elements * (3 * 2 + 4) /* Q, O, dO, dq_sum */ + kv_elements * (2 * 2);
+
+    return bytes <= (double)l2_bytes / 2 &&
+           attn_tiles(p->kv_len, SM90_BWD_KV_TILE) * p->kv_heads <= 2 * row_blocks_of(p) * p->q_heads;
+}
+
+/* What follows from the problem alone. */
+static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_request *request,
+                        const struct fused_sm90_bwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
+    const struct sm90_bwd_parts parts =
+        sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
+    params->shift = shape.shift;
+    params->q_len = shape.q_len;
+    params->kv_len = shape.kv_len;
+    params->q_heads = (int)p->q_heads;
+    params->kv_heads = (int)p->kv_heads;
+    params->group = shape.group;
+    params->q_tile = shape.q_tile.queries;
+    params->q_tiles = shape.q_tiles;
+    params->kv_tiles = shape.kv_tiles;
+    params->kv_heads_total = shape.kv_heads_total;
+    const struct sm90_bwd_order order = sm90_bwd_order_of(&shape, &parts, request->device->multiprocessors);
+    params->section_heads = order.section_heads;
+    params->stagger = order.stagger;
+    params->part_steps = parts.part_steps;
+    params->max_parts = parts.max_parts;
+    params->cluster = shape.q_tile.cluster;
+    params->part_kind = parts.kind;
+    params->whole_parts = parts.whole_parts;
+    params->head_works = parts.head_works;
+    const int each = request->device->multiprocessors / params->cluster, clusters = each < 1 ? 1 : each;
+    params->tail = sm90_bwd_tail_of(&shape, &parts, (int)p->head_dim, clusters);
+    params->work_tiles = shape.kv_heads_total * params->head_works + params->tail.works * (params->tail.parts - 1);
+    params->summed_tiles =
+        params->tail.parts > 1 ? params->tail.works * params->cluster : params->kv_heads_total * params->kv_tiles;
+    params->summed_parts = params->tail.parts > 1 ? params->tail.parts : params->max_parts;
+    params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, clusters);
+    params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
+    params->scale_log2 = p->scale * LOG2_E;
+    params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
+    params->dv_scale = ldexpf(1.0f, -params->p_log2);
+    params->dqk_scale = p->scale * params->dv_scale;
+    params->causal = shape.causal;
+    params->prefetches = prefetches_operands(p, request->device->l2_bytes);
+    params->row_blocks = (int)row_blocks_of(p);
+    params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
+}
+
+/* The workspace: stats, dq_sum, dq_semaphores, work, taken, zeroed, kv_sums, each from a multiple of 256 bytes on. */
+struct workspace {
+    int64_t stats_bytes, sum_bytes, semaphore_bytes, work_bytes, zeroed_bytes, kv_bytes;
+};
+
+static struct workspace workspace_of(const struct attn_request *request, const struct fused_sm90_bwd_params *params)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
+    const int64_t row_blocks = rows * p->head_dim / SM90_BWD_ROW_BLOCK_FLOATS;
+    const int64_t semaphores = request->deterministic ? row_blocks * SM90_BWD_TILE_SEMAPHORES : 0;
+    const int64_t kv_floats =
+        params->summed_parts > 1 ? sm90_bwd_sums_offset(params->summed_parts, 0, params->summed_tiles, (int)p->head_dim)
+                                 : 0;
+
+    return (struct workspace){2 * rows * (int64_t)sizeof(float),
+                              rows * p->head_dim * (int64_t)sizeof(float),
+                              attn_round_up(semaphores * (int64_t)sizeof(int), 256),
+                              attn_round_up(params->listed_tiles * (int64_t)sizeof *params->work, 256),
+                              attn_round_up(params->zeros.sections * (int64_t)sizeof *params->zeroed, 256),
+                              kv_floats * (int64_t)sizeof(float)};
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    struct attn_message why;
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&fused_sm90_bwd_tiles, request, &why);
+    struct fused_sm90_bwd_params params = {.dq_semaphores = NULL};
+
+    if (tile == NULL)
+        return 0;
+    set_problem(&params, request, tile);
+    const struct workspace space = workspace_of(request, &params);
+    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.work_bytes + COUNTER_BYTES +
+                    space.zeroed_bytes + space.kv_bytes);
+}
+
+static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_request *request,
+                        const struct attn_tensors *t, char *workspace)
+{
+    const struct workspace space = workspace_of(request, params);
+
+    params->o_rows = t->o;
+    params->dout_rows = t->dout;
+    params->dq_rows = t->dq;
+    params->dk_rows = t->dk;
+    params->dv_rows = t->dv;
+    params->lse = t->lse;
+    params->stats = (float *)(void *)workspace;
+    params->dq_sum = (float *)(void *)(workspace + space.stats_bytes);
+    workspace += space.stats_bytes + space.sum_bytes;
+    if (request->deterministic)
+        params->dq_semaphores = (int *)(void *)workspace;
+    workspace += space.semaphore_bytes;
+    params->work = (struct fused_sm90_bwd_work_tile *)(void *)workspace;
+    workspace += space.work_bytes;
+    params->taken = (int *)(void *)workspace;
+    workspace += COUNTER_BYTES;
+    params->zeroed = (int *)(void *)workspace;
+    workspace += space.zeroed_bytes;
+    if (params->summed_parts > 1)
+        params->kv_sums = (float *)(void *)workspace;
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const int bf16 = p->dtype == ATTN_BF16, wide = p->head_dim == 128;
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&fused_sm90_bwd_tiles, request, why);
+    struct fused_sm90_bwd_params params = {.dq_semaphores = NULL};
+
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    enum attn_status status = encode_maps(p, tensors, tile->q.queries, &params, why);
+    if (status != ATTN_OK)
+        return status;
+    set_problem(&params, request, tile);
+    set_tensors(&params, request, tensors, run->workspace);
+    const int64_t row_blocks = p->batch * p->q_heads * params.row_blocks;
+    /* A block has a panel of dK or dV of a tile, a slab a warp; where parts are many it has one slab. */
+    const int64_t panel_blocks = sm90_bwd_has_many_parts(params.summed_parts) ? SM90_BWD_ROW_WARPS : 1;
+    const int64_t sum_blocks = params.summed_parts > 1 ? (int64_t)params.summed_tiles * 2 *
+                                                             (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks
+                                                       : 0;
+    /* Where a multiprocessor has no neighbour fewer run at the same time: the last ones start late. */
+    const int most_clusters = request->device->multiprocessors / params.cluster;
+    const int most =
+        tile->q.keeps_queries ? sm90_bwd_blocks_of_heads(params.kv_heads_total, most_clusters) : most_clusters;
+    const bool has_many = tile->q.takes_more || tile->q.keeps_queries;
+    const int clusters = has_many && params.work_tiles > most ? most : params.work_tiles;
+    const struct attn_launch preprocess = {
+        .name = "preprocess",
+        .kernel = (const void *)fused_sm90_bwd_preprocess[request->deterministic][bf16][wide],
+        .blocks = row_blocks,
+        .threads = SM90_BWD_ROW_THREADS,
+        .is_pass = true};
+    const struct attn_launch main_kernel = {.name = "main",
+                                            .kernel = (const void *)tile->kernels[request->deterministic][bf16],
+                                            .blocks = (int64_t)clusters * params.cluster,
+                                            .cluster = params.cluster,
+                                            .threads = SM90_BWD_THREADS,
+                                            .smem_bytes = tile->tile.smem_bytes,
+                                            .is_pass = true,
+                                            .overlaps_previous = true};
+    const struct attn_launch convert = {.name = "convert",
+                                        .kernel = (const void *)fused_sm90_bwd_convert[bf16][wide],
+                                        .blocks = row_blocks + sum_blocks,
+                                        .threads = SM90_BWD_ROW_THREADS,
+                                        .is_pass = true,
+                                        .overlaps_previous = true};
+    status = attn_launch_kernel(&preprocess, &params, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&main_kernel, &params, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&convert, &params, run, why);
+    return status;
+}
+
+const struct attn_direction fused_sm90_bwd = {accepts, workspace_bytes, launch, &fused_sm90_bwd_tiles};

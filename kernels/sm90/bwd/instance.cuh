@@ -1,0 +1,57 @@
+/* What a file of instances/ needs: the row of a tile in the table of the sm_90 backward, with its kernels. */
+#pragma once
+#include "kernels/sm90/bwd/kernel.cuh"
+
+namespace sm90_bwd {
+
+#define NAME_END_ONCE ""
+#define NAME_END_LOOP "_loop"
+#define NAME_END_PAIR "_pair"
+#define NAME_END_FEW "_few"
+#define TEXT_END_ONCE ""
+#define TEXT_END_LOOP "; a block takes one tile of keys after the other"
+#define TEXT_END_PAIR "; two blocks share queries and dQ of two tiles of keys"
+#define TEXT_END_FEW "; a block keeps queries and dQ of a head, which has no more, and goes over its tiles of keys"
+#define SHOWN(D, Q, V_FP16, K_FP16, V_BF16, BLOCK)                                                                     \
+    {                                                                                                                  \
+        "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
+            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16  \
+            " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK                      \
+    }
+
+/* The kernel of a tile; NULL where there is none: pairs, and blocks that keep their queries, are not deterministic. */
+template <typename Tile, bool DETERMINISTIC> constexpr fused_sm90_bwd_kernel kernel_of()
+{
+    if constexpr (DETERMINISTIC && (Tile::IS_PAIR || Tile::IS_FEW))
+        return NULL;
+    else if constexpr (Tile::IS_FEW)
+        return backward_few_queries<Tile>;
+    else
+        return backward<Tile, DETERMINISTIC>;
+}
+
+/* Shared memory of a block, in both dtypes. */
+template <typename Tile> constexpr size_t smem_bytes_of()
+{
+    if constexpr (Tile::IS_FEW)
+        return sizeof(FewQueriesSmem<Tile>);
+    else
+        return sizeof(Smem<Tile>);
+}
+
+template <template <typename> class Tile> constexpr size_t smem_bytes()
+{
+    static_assert(smem_bytes_of<Tile<__half>>() == smem_bytes_of<Tile<__nv_bfloat16>>(), "one size for each tile");
+    return smem_bytes_of<Tile<__half>>();
+}
+
+#define DTYPES(TILE, DETERMINISTIC)                                                                                    \
+    {                                                                                                                  \
+        kernel_of<TILE<__half>, DETERMINISTIC>(), kernel_of<TILE<__nv_bfloat16>, DETERMINISTIC>()                      \
+    }
+#define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                            \
+    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
+     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
+     {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
+
+} // namespace sm90_bwd

@@ -1,0 +1,6 @@
+/* The main kernel of the sm_90 backward of head_dim 128. */
+#include "kernels/sm90/bwd/instance.cuh"
+
+using namespace sm90_bwd;
+
+extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_d128[] = {BWD_TILES_D128(TABLE_ROW){}};

@@ -1,0 +1,187 @@
+/* A KV warpgroup of the sm_90 backward: owns 64 keys, goes through the tiles of queries, keeps dK and dV in
+ * registers, and hands dS to the dQ warpgroup. S, P and dP of a step share registers. kv_short_steps.cuh has
+ * another order of work, for steps of half the size. What must not be reordered: docs/kernels/sm90_bwd.md, "How it
+ * works". */
+#pragma once
+
+#include "kernels/sm90/bwd/kv_steps.cuh"
+
+namespace sm90_bwd {
+
+template <typename T, int SCORES>
+__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const float (&difference)[SCORES])
+{
+#pragma unroll
+    for (int n = 0; n < SCORES / 4; ++n)
+        p_to_ds<T>(p_ds, n, difference);
+}
+
+/* dP - D, and where TO_DS dS = P * (dP - D) as well, which replaces P. `difference` may be `dp`. */
+template <typename Tile, bool TO_DS>
+__device__ __forceinline__ void
+compute_ds(uint32_t (&p_ds)[Traits<Tile>::SCORES / 2], float (&difference)[Traits<Tile>::SCORES],
+           const float (&dp)[Traits<Tile>::SCORES], uint32_t neg_delta, const FirstStats<Tile> &prefetched)
+{
+    using S = Traits<Tile>;
+#pragma unroll
+    for (int n = 0; n < S::SCORES / 4; ++n) {
+        subtract_delta(difference, dp, n, neg_delta, prefetched);
+        if (TO_DS && !S::DS_IN_TWO_LOOPS)
+            p_to_ds<typename Tile::Element>(p_ds, n, difference);
+    }
+    if (TO_DS && S::DS_IN_TWO_LOOPS)
+        p_to_ds<typename Tile::Element>(p_ds, difference);
+}
+
+/* One of two arrays of different lengths. */
+template <bool FIRST, int COUNT, int OTHER_COUNT>
+__device__ __forceinline__ auto &choose(uint32_t (&first)[COUNT], uint32_t (&second)[OTHER_COUNT])
+{
+    if constexpr (FIRST)
+        return first;
+    else
+        return second;
+}
+
+/* Waits for dV, whose operand P then is free. */
+template <int GRADIENTS, int PAIRS>
+__device__ __forceinline__ void finish_dv(float (&dv)[GRADIENTS], uint32_t (&p)[PAIRS])
+{
+    wgmma_wait<0>();
+    wgmma_hold(dv);
+    wgmma_hold(p);
+}
+
+/* A work tile. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &params, Walk<Tile> &at)
+{
+    using S = Traits<Tile>;
+    constexpr uint32_t STAGE_STEP = S::Q_BYTES / 16;
+    const Operands &operand = at.operand;
+    float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* s: S, then P, then dP of a step */
+    uint32_t p_ds[S::SCORES / 2];                           /* P in fp16, then dS */
+    uint32_t p_bf16[S::KEEPS_P ? S::SCORES / 2 : 1];
+    auto &p = choose<S::KEEPS_P>(p_bf16, p_ds); /* the operand of dV */
+    uint32_t v_operand[operand_registers(Tile::V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
+
+    clear(dk, dv);
+    load_operand<Tile, Tile::K_STEPS>(k_operand, smem.keys[k_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    const int first = at.step;
+    at.wait_next_visible(smem, params);
+    if (at.step < at.end) {
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
+        wait_first_stats(smem);
+        const auto lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
+        wgmma_wait<0>();
+        wgmma_hold(s);
+        compute_p(s, smem, params, at, lse2);
+        if constexpr (S::KEEPS_P)
+            pack<T>(p_bf16, s);
+        pack<__half>(p_ds, s);
+    }
+    mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
+    load_operand<Tile, Tile::V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    __syncwarp();
+    if (S::TAKES_MORE && at.lane == 0)
+        mbarrier_arrive(shared_address(&smem.operands_full));
+    if (S::TAKES_MORE)
+        finish_stores(smem, at);
+    skip_steps(smem, at, first, at.step);
+    bool dout_ready = !S::IS_PAIR; /* dO of the step; asked for early, where that helps (TESTS_DOUT) */
+#pragma unroll 1
+    while (at.step < at.end) { /* P of this step is in p_ds and p_bf16, and no product is under way */
+        const int stage = at.pipeline.stage, now = at.step, of_dout = dout_stage<Tile>(now, stage);
+        if (!dout_ready)
+            wait_dout(smem, now);
+        start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + of_dout * STAGE_STEP);
+        FirstStats<Tile> neg_delta;
+        if (S::LOADS_DELTA == S::BEFORE_DV_START)
+            neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
+        start_gradient<T, Tile>(dv, p, operand.dout_transposed + of_dout * STAGE_STEP);
+        if (S::LOADS_DELTA == S::BEHIND_DV_START)
+            neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
+        at.advance(params);
+        at.wait_next_visible(smem, params);
+        uint32_t to = S::WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
+        if (S::LOADS_DELTA == S::WITH_NEXT_Q)
+            neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
+        if (S::DS_BESIDE_DV)
+            wgmma_wait<1>();
+        else
+            finish_dv(dv, p);
+        wgmma_hold(s);
+        /* dP - D. Beside dV it replaces dP, as no registers are left. Otherwise it has registers of its own, which
+         * leaves the assembler more freedom in the order of instructions. */
+        float own[S::SCORES];
+        float(&difference)[S::SCORES] = S::DS_BESIDE_DV ? s : own;
+        constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* fp16: dV reads P from p_ds */
+        compute_ds<Tile, TO_DS>(p_ds, difference, s, stats_address(smem, of_dout, 1, at.lane), neg_delta);
+        if (S::WAITS_LATE)
+            to = wait_ds_empty(smem, now, at.warp_row);
+        if (S::DS_BESIDE_DV)
+            finish_dv(dv, p);
+        if (!TO_DS)
+            p_to_ds<T>(p_ds, difference);
+        store_ds<Tile>(to, p_ds, at.lane);
+        FirstStats<Tile> lse2;
+        if (S::ANNOUNCES_FIRST)
+            announce_ds(smem, at, now);
+        /* After the last step this reads a stage that holds another one, or that is being loaded, and K where the next
+         * V may be arriving; the result is not used. */
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
+        if (!S::ANNOUNCES_FIRST)
+            announce_ds(smem, at, now);
+        if (S::LOADS_LSE_EARLY)
+            lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
+        start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
+        if (!S::IS_PAIR)
+            skip_steps(smem, at, now + 1, at.step);
+        if (S::TESTS_DOUT)
+            dout_ready = test_dout(smem, at.step);
+        if (!S::LOADS_LSE_EARLY)
+            lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
+        if (S::TESTS_DOUT_LATE)
+            dout_ready = test_dout(smem, at.step);
+        wgmma_wait<1>();
+        wgmma_hold(s);
+        compute_p(s, smem, params, at, lse2);
+        if constexpr (S::KEEPS_P && !S::PACKS_P_LAST)
+            pack<T>(p_bf16, s);
+        wgmma_wait<0>();
+        wgmma_hold(dk);
+        wgmma_hold(p_ds);
+        if (!S::RELEASES_LAST)
+            release_stage(smem, stage, at.lane);
+        /* In a pair a warp passes over up to three steps, as many as Q has stages: the stage of this one is needed. */
+        if (S::IS_PAIR)
+            skip_steps(smem, at, now + 1, at.step);
+        pack<__half>(p_ds, s);
+        if constexpr (S::PACKS_P_LAST)
+            pack<T>(p_bf16, s);
+        if (S::RELEASES_LAST)
+            release_stage(smem, stage, at.lane);
+    }
+
+    store_results<T>(smem, params, dk, dv, at);
+}
+
+/* `group`: which of the KV warpgroups. The registers of a work tile are those of compute_work: a product that starts
+ * with nothing would otherwise keep those of the work tile before alive. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &params, int group)
+{
+    Walk<Tile> at(smem, group);
+
+    if constexpr (Traits<Tile>::TAKES_MORE) {
+#pragma unroll 1
+        while (at.begin_work(smem, params))
+            compute_work<T>(smem, params, at);
+        finish_stores(smem, at);
+    } else {
+        at.begin_work(smem, params);
+        compute_work<T>(smem, params, at);
+    }
+}
+
+} // namespace sm90_bwd

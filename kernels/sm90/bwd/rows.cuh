@@ -1,0 +1,39 @@
+/* The rows of a thread block of the kernels before and after the sm_90 backward: as many of one head as
+ * SM90_BWD_ROW_BLOCK_FLOATS of dQ, whatever the main kernel's tile. These row blocks are taken from the last one to the
+ * first: the main kernel begins with the first heads, whose dO and dq_sum the kernel before leaves in the L2, and
+ * leaves the sums of the last heads there for the kernel after. */
+#pragma once
+#include <cstdint>
+
+#include "kernels/device/slab.cuh"
+#include "kernels/sm90/bwd/params.h"
+
+namespace sm90_bwd {
+
+using namespace device;
+
+static_assert(SLAB_ROWS == SM90_BWD_STORE_ROWS, "the rows of a warp");
+static_assert(SLAB_FLOATS_OF_LANE * LANES == SLAB_FLOATS, "all of a slab");
+
+constexpr int THREADS = SM90_BWD_ROW_THREADS;
+
+struct RowBlock {
+    int64_t head_index, batch, head, first_row;
+};
+
+/* number: of all heads' row blocks. */
+template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Params &params, unsigned number)
+{
+    const unsigned row_blocks = params.row_blocks, heads = params.q_heads; /* a division of 64 bits takes long */
+    const unsigned head_index = number / row_blocks, batch = head_index / heads;
+    return {head_index, batch, head_index - batch * heads,
+            static_cast<int64_t>(number - head_index * row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
+}
+
+template <typename T>
+__device__ __forceinline__ T *head_pointer(const struct attn_tensor &tensor, const RowBlock &block)
+{
+    return static_cast<T *>(tensor.data) + block.batch * tensor.stride_batch + block.head * tensor.stride_head;
+}
+
+} // namespace sm90_bwd

@@ -1,0 +1,207 @@
+/* The tiles of the sm_90 backward, their sizes, shared memory, and the order of work. */
+#pragma once
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <type_traits>
+
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/sm90/bwd/work.cuh"
+
+namespace sm90_bwd {
+
+using namespace device;
+
+/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers in fp16, of V in bf16
+ * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other, PAIR: two blocks of a cluster do,
+ * together, FEW: it keeps the queries of a head, which are one tile, and goes over tiles of keys; times of a step, of a
+ * work tile and of the start of a block (geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these:
+ * in bursts, but of pairs under steady load. Pairs and FEW have no deterministic kernels. */
+#define BWD_TILES_D128(ROW)                                                                                            \
+    ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0)                                                                           \
+    ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40)                                                                          \
+    ROW(128, 64, 3, 0, 0, PAIR, 96, 160, 40)
+#define BWD_TILES_D64(ROW)                                                                                             \
+    ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0)                                                                           \
+    ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
+    ROW(64, 128, 4, 3, 1, PAIR, 94, 180, 60)                                                                           \
+    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)                                                                             \
+    ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56)
+
+#define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
+#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                          \
+    template <typename T> struct TILE_NAME(DIM, Q, BLOCK) {                                                            \
+        using Element = T;                                                                                             \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
+        static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
+        static constexpr bool IS_LOOP = BLOCK == LOOP || BLOCK == PAIR, IS_PAIR = BLOCK == PAIR;                       \
+        static constexpr bool IS_FEW = BLOCK == FEW;                                                                   \
+    };
+template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;
+enum { ONCE, LOOP, PAIR, FEW };
+BWD_TILES_D128(TILE_STRUCT)
+BWD_TILES_D64(TILE_STRUCT)
+
+/* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
+template <typename Tile> struct Traits {
+    /* The order of work of a KV warpgroup: kv_short_steps.cuh, otherwise kv_warpgroup.cuh. */
+    static constexpr bool HAS_SHORT_STEPS = Tile::HEAD_DIM * Tile::Q_TILE < ROW_BLOCK_FLOATS;
+    static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3; /* of Q, and of dO but in a pair */
+    /* Two blocks of a cluster have adjacent tiles of keys and go through the same steps (pair.cuh), with fewer
+     * stages of dO. */
+    static constexpr bool IS_PAIR = Tile::IS_PAIR;
+    static constexpr int CLUSTER = IS_PAIR ? 2 : 1; /* blocks that have a work tile together */
+    static constexpr int DOUT_STAGES = IS_PAIR ? 2 : STAGES;
+    static constexpr int KV_GROUPS = 2, GROUP_KEYS = KV_TILE / KV_GROUPS; /* KV warpgroups, and the keys of one */
+    static constexpr int THREADS = WARPGROUP * (1 + KV_GROUPS), KV_WARPS = KV_GROUPS * 4, DQ_WARPS = 4;
+    static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
+    static constexpr int KV_PANEL_BYTES = KV_TILE * ROW_BYTES, Q_PANEL_BYTES = Tile::Q_TILE * ROW_BYTES;
+    static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
+    static constexpr int DS_BYTES = Q_PANELS * KV_PANEL_BYTES;
+    static constexpr int STAGE_STATS = IS_PAIR ? Tile::Q_TILE : 2 * Tile::Q_TILE; /* in a stage of Q */
+    static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
+    static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
+    /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
+     * as soon as V is in registers, if all of it is, otherwise when dP of the last step has been computed. */
+    static constexpr bool TAKES_MORE = Tile::IS_LOOP, V_IN_REGISTERS = 16 * Tile::V_STEPS == Tile::HEAD_DIM;
+    /* Whether the next K and V are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 37. */
+    static constexpr bool PREFETCHES_KEYS = TAKES_MORE && !V_IN_REGISTERS && Tile::HEAD_DIM == 64;
+    static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
+    /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */
+    static constexpr int WORK_SLOTS = TAKES_MORE ? 4 : 1;
+    static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
+    /* FEW: the dQ warpgroup keeps all of dQ in registers. */
+    static constexpr int KV_REGISTERS = Tile::IS_FEW ? 200 : 216, DQ_REGISTERS = Tile::IS_FEW ? 96 : 72;
+    static constexpr int Q_FLOATS = Tile::HEAD_DIM * Tile::Q_TILE, PASS_FLOATS = 64 * 64; /* of dQ */
+    static constexpr int PASSES = Q_FLOATS / PASS_FLOATS, LAST_PASS = PASSES - 1;
+    /* The copy engine adds the passes of dQ to dq_sum; with 128 queries the last pass is added from registers
+     * instead. */
+    static constexpr bool ADDS_FROM_REGISTERS = Tile::Q_TILE == 128;
+    static constexpr int DQ_BUFFERS = Tile::Q_TILE == 128 ? 1 : 2; /* 128 queries leave no room for more */
+    static constexpr int SEMAPHORE_TILES = semaphore_tiles(Tile::Q_TILE);
+    static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_FLOATS / Q_FLOATS; /* of a block of preprocess */
+    /* bf16: whether P for dS has registers of its own, in fp16, because bf16 has too few bits for it. Short steps keep
+     * it in fp32. */
+    static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
+    /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step. All
+     * orders compute the same; which one is fastest depends on how the assembler arranges the instructions and was
+     * found by trying (docs/kernels/sm90_bwd.md, steps 51 and 53).
+     * DS_BESIDE_DV: dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first.
+     * PACKS_P_LAST: P for dV is rounded behind P for dS, at the end of a step.
+     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that.
+     * WAITS_LATE: the buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
+    /* Those in bf16 that have orders of their own. */
+    static constexpr bool IS_LOOP_D64 = KEEPS_P && Tile::HEAD_DIM == 64 && Tile::IS_LOOP && !IS_PAIR;
+    static constexpr bool IS_PAIR_D64 = KEEPS_P && Tile::HEAD_DIM == 64 && IS_PAIR;
+    static constexpr bool IS_PAIR_D128 = KEEPS_P && Tile::HEAD_DIM == 128 && IS_PAIR;
+    static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
+    static constexpr bool PACKS_P_LAST = KEEPS_P && Tile::HEAD_DIM == 128 && Tile::IS_LOOP && !IS_PAIR;
+    static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
+    static constexpr bool WAITS_LATE = DS_BESIDE_DV && !PACKS_P_LAST && !IS_LOOP_D64 && !IS_PAIR_D128;
+    /* When the first -D of a step are loaded: when the next step's Q is there, when dV is started, or before that. */
+    enum { WITH_NEXT_Q, BEHIND_DV_START, BEFORE_DV_START };
+    static constexpr int LOADS_DELTA = IS_LOOP_D64 ? BEFORE_DV_START : IS_PAIR_D128 ? BEHIND_DV_START : WITH_NEXT_Q;
+    /* LOADS_LSE_EARLY: the first lse2 are loaded before dK is started. RELEASES_LAST: a stage is released when P has
+     * been rounded. DS_IN_TWO_LOOPS: dP - D of all columns is computed before dS of the first. */
+    static constexpr bool LOADS_LSE_EARLY = IS_LOOP_D64, RELEASES_LAST = IS_LOOP_D64;
+    static constexpr bool DS_IN_TWO_LOOPS = IS_LOOP_D64 || IS_PAIR_D64;
+    /* The statistics that a thread loads ahead, while the product that they are needed for still runs: of how many
+     * times 8 columns. */
+    static constexpr int PREFETCHED = IS_LOOP_D64 ? 3 : 2;
+    /* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
+     * when it needs dO; before or behind the first lse2. */
+    static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128, TESTS_DOUT_LATE = IS_PAIR_D64;
+    /* A pair has as many stages of dO as buffers of dS; a warp keeps Q of a step while it waits for that of the step
+     * after next. */
+    static_assert(!IS_PAIR || (DOUT_STAGES == 2 && STAGES >= 3 && TAKES_MORE && !HAS_SHORT_STEPS), "what pairs need");
+    static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
+    static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
+    static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
+    static_assert(THREADS == SM90_BWD_THREADS, "the host launches as many");
+    static_assert(THREADS >= SM90_BWD_MOST_SEARCHED_TILES, "find_part has a thread for each");
+};
+
+/* Which of Smem::keys K of the work tile in a slot is in; V is in the other one. */
+template <typename Tile> __device__ __forceinline__ int k_area(int slot)
+{
+    return Traits<Tile>::TAKES_MORE ? slot % 2 : 0;
+}
+
+template <typename Tile> __device__ __forceinline__ int v_area(int slot) { return 1 - k_area<Tile>(slot); }
+
+/* Shared memory for dQ: from where the copy engine adds it to dq_sum. */
+template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct DqSmem {
+    float buffers[Traits<Tile>::DQ_BUFFERS][Traits<Tile>::DQ_WARPS][SLAB_FLOATS];
+};
+
+/* A pair: a panel of the other block's K, and one of its dS of a step, for the block's half of dQ of both. */
+template <typename Tile> struct DqSmem<Tile, true> {
+    unsigned char other_k[Traits<Tile>::KV_PANEL_BYTES], other_ds[2][Traits<Tile>::KV_PANEL_BYTES];
+};
+
+/* A pair: -D and the barriers of dO, which has stages of its own, and those of dS from the other block. */
+template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct PairSmem {
+};
+
+template <typename Tile> struct PairSmem<Tile, true> {
+    alignas(16) float neg_delta[Traits<Tile>::DOUT_STAGES][Tile::Q_TILE];
+    uint64_t dout_full[Traits<Tile>::DOUT_STAGES], dout_empty[Traits<Tile>::DOUT_STAGES]; /* empty: DOUT_LOADER's */
+    uint64_t ds_received[2];
+};
+
+template <typename Tile> struct alignas(1024) Smem {
+    using S = Traits<Tile>;
+    unsigned char keys[2][S::KV_BYTES]; /* K and V */
+    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::DOUT_STAGES][S::Q_BYTES];
+    unsigned char ds[2][S::DS_BYTES]; /* panels of [keys][64 queries] */
+    DqSmem<Tile> dq;
+    float stats[S::STAGES][S::STAGE_STATS];                              /* lse2, then -D; a pair: lse2 */
+    uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2]; /* a pair: empty is that of Q_LOADER */
+    uint64_t first_stats_full;      /* not in a pair: the statistics of the block's first step */
+    uint64_t k_full[S::WORK_SLOTS]; /* the slot has a work tile, and its K has arrived */
+    uint64_t v_full[S::WORK_SLOTS]; /* a pair: and the panel of the other block's K */
+    uint64_t work_full;             /* the next work tile has been copied to its slot */
+    /* All warps have finished with the slot, its dK and dV are on their way. A pair: rank 0's counts both blocks. */
+    uint64_t work_empty[S::WORK_SLOTS];
+    uint64_t operands_full;   /* what is kept in registers of a work tile's K and V is there */
+    int kv_work[S::KV_WARPS]; /* how many work tiles each KV warp has finished */
+    PairSmem<Tile> pair;
+    alignas(
+        16) WorkTile work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */
+};
+
+/* The block's tile of keys of a work tile. */
+template <typename Tile> __device__ __forceinline__ int own_kv_tile(const WorkTile &work)
+{
+    return work.kv_tile + (Traits<Tile>::IS_PAIR ? pair_rank() : 0);
+}
+
+/* Where a part's sums of a tile of keys lie in kv_sums. tile: one of params.summed_tiles. */
+template <int HEAD_DIM> __device__ __forceinline__ int64_t kv_sums_offset(const Params &params, int part, int64_t tile)
+{
+    return sm90_bwd_sums_offset(part, tile, params.summed_tiles, HEAD_DIM);
+}
+
+/* Which of params.summed_tiles the block's tile of keys of a work tile with parts is. */
+template <typename Tile> __device__ __forceinline__ int summed_tile(const Params &params, const WorkTile &work)
+{
+    if (!Traits<Tile>::TAKES_MORE)
+        return (work.batch * params.kv_heads + work.kv_head) * params.kv_tiles + work.kv_tile;
+    const int of_tail = work.number - params.tail.first - work.part * params.tail.works;
+    return Traits<Tile>::IS_PAIR ? 2 * of_tail + pair_rank() : of_tail;
+}
+
+/* Tiles of a head in stats and dq_sum: those of whole blocks of preprocess. */
+template <typename Tile> __device__ __forceinline__ int head_tiles(const Params &params)
+{
+    constexpr int MULTIPLE = Traits<Tile>::ROW_BLOCK_TILES;
+    return (params.q_tiles + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+}
+
+/* A tile of queries of a query head of a batch, counted over all heads. */
+template <typename Tile> __device__ __forceinline__ int tile_index(const Params &params, int batch, int head, int tile)
+{
+    return (batch * params.q_heads + head) * head_tiles<Tile>(params) + tile;
+}
+
+} // namespace sm90_bwd

@@ -1,0 +1,241 @@
+/* The host side of fused_sm90's forward: which tile a request gets, what is refused, the workspace, the kernels'
+ * parameters, the launches. */
+#include "kernels/sm90/fwd/params.h"
+
+#include <math.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/launch.h"
+#include "kernels/common/makespan.h"
+#include "kernels/sm90/fused_sm90.h"
+
+enum {
+    MAX_WAVES = 16,      /* with more work tiles for each multiprocessor their order leaves little to gain */
+    SHORT_KV_LEN = 1024, /* up to here the sections of causal problems are smaller */
+    /* Pairs of thread blocks are there for steady load (tiles.cuh): chosen where a multiprocessor goes through so
+     * many keys or more, some 0.4 ms on an H200. In shorter launches they are slower, and were not measured under
+     * load. */
+    LEAST_PAIR_KEYS = 34000
+};
+
+static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
+static const float LOG2_E = 1.4426950408889634f;
+
+/* Of a work tile. */
+static int rows_of(const struct fused_sm90_fwd_tile *tile) { return tile->block_m * tile->cluster; }
+
+static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile)
+{
+    return attn_tiles(p->q_len, rows_of(tile));
+}
+
+/* How many work tiles the device has at the same time: one on each of its multiprocessors, or on each two. */
+static int places_of(const struct attn_device *device, const struct fused_sm90_fwd_tile *tile)
+{
+    return device->multiprocessors / tile->cluster;
+}
+
+/* Keys that a causal work tile goes through, in whole blocks. Those of a pair's two thread blocks on average: they take
+ * turns with the rows that see more. */
+static double keys_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile, int64_t row_tile)
+{
+    int64_t keys = 0;
+
+    for (int rank = 0; rank < tile->cluster; ++rank) {
+        const int64_t end = row_tile * rows_of(tile) + (rank + 1) * tile->block_m;
+        const int64_t seen = (end < p->q_len ? end : p->q_len) + p->kv_len - p->q_len;
+        keys += seen <= 0 ? 0 : attn_round_up(seen, tile->block_n);
+    }
+    return (double)keys / tile->cluster;
+}
+
+/* The keys that the multiprocessor which finishes last goes through; what a tile costs apart from them is counted as
+ * `start` keys. The longest tiles are taken first. With many tiles it is the average of the multiprocessors. */
+static double causal_keys(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t row_tiles = row_tiles_of(p, tile), places = places_of(request->device, tile);
+    const double each = (double)row_tiles * (double)p->batch * (double)p->q_heads / (double)places;
+
+    if (each <= MAX_WAVES) {
+        struct attn_makespan span = attn_makespan_begin(places);
+        for (int64_t row_tile = row_tiles - 1; row_tile >= 0; --row_tile)
+            attn_makespan_add(&span, p->batch * p->q_heads, keys_of(p, tile, row_tile) + tile->start);
+        return attn_makespan_end(&span);
+    }
+    const double q_len = (double)p->q_len, kv_len = (double)p->kv_len;
+    const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
+    return each * (seen + (tile->block_m + tile->block_n) / 2.0 + tile->start);
+}
+
+/* Without a mask. Loads and stores of a tile run beside the products of others then: its start takes a quarter. */
+static struct sm90_fwd_full_work full_work_of(const struct attn_request *request,
+                                              const struct fused_sm90_fwd_tile *tile)
+{
+    return sm90_fwd_full_work_of(
+        request->problem,
+        &(struct sm90_fwd_tail_tile){rows_of(tile), tile->block_n, tile->start / 4.0, tile->has_parts},
+        places_of(request->device, tile));
+}
+
+/* The time until the last multiprocessor has finished, in rows times keys times cost; without what all tiles have in
+ * common. */
+static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
+{
+    const struct fused_sm90_fwd_tile *tile = (const void *)common;
+
+    if (tile->cluster > request->device->multiprocessors)
+        return INFINITY;
+    const double keys = request->problem->causal ? causal_keys(request, tile) : full_work_of(request, tile).keys;
+
+    return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
+}
+
+static const void *const lists[] = {fused_sm90_fwd_d128, fused_sm90_fwd_d64, NULL};
+const struct attn_tile_table fused_sm90_fwd_tiles = {"forward", lists, sizeof *fused_sm90_fwd_d128, estimated_time,
+                                                     NULL};
+
+int64_t fused_sm90_fwd_sections(const struct attn_problem *p, size_t l2_bytes)
+{
+    const int64_t groups = p->batch * p->kv_heads, bytes = groups * 2 * p->kv_len * p->head_dim * 2;
+    const int64_t target = (int64_t)(l2_bytes / (p->kv_len <= SHORT_KV_LEN ? 8 : 4));
+    const int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
+
+    return sections < 1 ? 1 : sections > groups ? groups : sections;
+}
+
+/* Sections are whole groups of query heads with one kv head. All are of one size but the first, as a small last one
+ * would leave most multiprocessors without work. */
+static void set_sections(struct fused_sm90_fwd_params *params, const struct attn_problem *p,
+                         const struct attn_device *device)
+{
+    const int64_t groups = p->batch * p->kv_heads, group = p->q_heads / p->kv_heads;
+    const int64_t sections = fused_sm90_fwd_sections(p, device->l2_bytes);
+    const int64_t size = (groups + sections - 1) / sections, others = (groups - 1) / size;
+    params->section_heads = divisor_of(size * group);
+    params->section_tiles = divisor_of(size * group * params->row_tiles);
+    params->first_heads = divisor_of((groups - others * size) * group);
+}
+
+/* Parts of the last work tiles, and the workspace. */
+static void set_parts(struct fused_sm90_fwd_params *params, const struct attn_request *request,
+                      const struct fused_sm90_fwd_tile *tile, char *workspace)
+{
+    params->tail = full_work_of(request, tile).tail;
+    params->tail_works = divisor_of(params->tail.works > 0 ? params->tail.works : 1);
+    params->tiles += params->tail.works * (params->tail.parts - 1);
+    params->work_rows = rows_of(tile);
+    const struct sm90_fwd_workspace space = sm90_fwd_workspace_of(&params->tail, rows_of(tile), tile->tile.head_dim);
+    params->tile_counter = (int *)(void *)(workspace + space.tile_counter);
+    params->part_o = (float *)(void *)(workspace + space.part_o);
+    params->part_max = (float *)(void *)(workspace + space.part_max);
+    params->part_sum = (float *)(void *)(workspace + space.part_sum);
+}
+
+static enum attn_status set_params(struct fused_sm90_fwd_params *params, const struct attn_request *request,
+                                   const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile,
+                                   void *workspace, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
+    enum attn_status status = tensor_map_encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
+
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, loaded_keys, why);
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, loaded_keys, why);
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
+    params->lse = t->lse;
+    params->q_len = (int)p->q_len;
+    params->kv_len = (int)p->kv_len;
+    params->q_heads = divisor_of(p->q_heads);
+    params->group = divisor_of(p->q_heads / p->kv_heads);
+    params->row_tiles = (int)row_tiles_of(p, tile);
+    params->tiles = (int)(params->row_tiles * p->batch * p->q_heads);
+    set_sections(params, p, request->device);
+    params->scale_log2 = p->scale * LOG2_E;
+    params->causal = p->causal;
+    params->o_rows = t->o;
+    set_parts(params, request, tile, workspace);
+    return status;
+}
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_fwd_tile *tile = attn_choose_tile(&fused_sm90_fwd_tiles, request, why);
+
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    if (tile->cluster > request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
+                         tile->cluster, request->device->multiprocessors);
+    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
+    const int64_t row_tiles = row_tiles_of(p, tile);
+    const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
+    /* The counter may run past the last tile by the number of blocks. There are parts only where tiles are some hundred
+     * times as many as multiprocessors at most. */
+    if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
+                         (long long)(row_tiles * p->q_heads * p->batch));
+    return status;
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    struct attn_message why;
+    const struct fused_sm90_fwd_tile *tile = attn_choose_tile(&fused_sm90_fwd_tiles, request, &why);
+
+    if (!tile)
+        return 0;
+    const struct sm90_fwd_tail tail = full_work_of(request, tile).tail;
+    return (size_t)sm90_fwd_workspace_of(&tail, rows_of(tile), tile->tile.head_dim).bytes;
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_fwd_tile *tile = attn_choose_tile(&fused_sm90_fwd_tiles, request, why);
+    struct fused_sm90_fwd_params params;
+
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
+    if (status != ATTN_OK)
+        return status;
+    const int places = places_of(request->device, tile), clusters = places < params.tiles ? places : params.tiles;
+    cudaError_t error = cudaSuccess;
+    if (clusters == params.tiles)
+        params.tile_counter = NULL;
+    else
+        error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
+    if (error != cudaSuccess)
+        return attn_cuda_failure("cudaMemsetAsync", error, why);
+    const bool bf16 = p->dtype == ATTN_BF16, has_parts = params.tail.parts > 1;
+    const int64_t slabs =
+        params.tail.works * (int64_t)rows_of(tile) / FUSED_SM90_FWD_O_ROWS; /* a warp for 64 columns */
+    status = attn_launch_kernel(&(struct attn_launch){.name = "main",
+                                                      .kernel = (const void *)tile->kernels[p->causal][bf16],
+                                                      .blocks = clusters * tile->cluster,
+                                                      .threads = tile->threads,
+                                                      .cluster = tile->cluster,
+                                                      .smem_bytes = tile->tile.smem_bytes,
+                                                      .is_pass = has_parts},
+                                &params, run, why);
+    if (status == ATTN_OK && has_parts)
+        status = attn_launch_kernel(
+            &(struct attn_launch){.name = "combine",
+                                  .kernel = (const void *)fused_sm90_fwd_combine[bf16][p->head_dim == 128],
+                                  .blocks = attn_tiles(slabs * (p->head_dim / 64), FUSED_SM90_FWD_COMBINE_THREADS / 32),
+                                  .threads = FUSED_SM90_FWD_COMBINE_THREADS,
+                                  .is_pass = true,
+                                  .overlaps_previous = true},
+            &params, run, why);
+    return status;
+}
+
+const struct attn_direction fused_sm90_fwd = {accepts, workspace_bytes, launch, &fused_sm90_fwd_tiles};

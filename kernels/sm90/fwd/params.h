@@ -1,0 +1,79 @@
+/* What the host side of fused_sm90's forward (host.c) and its kernels (kernel.cuh, and
+ * combine.cu behind it) share: the kernels' parameters and the table of tiles. C and CUDA C++. */
+#ifndef FABENCH_SM90_FWD_PARAMS_H
+#define FABENCH_SM90_FWD_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/divisor.h"
+#include "kernels/sm90/fwd/tail.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    FUSED_SM90_FWD_O_ROWS = 16,          /* rows of O that a warp stores: those of the box of map `o` */
+    FUSED_SM90_FWD_COMBINE_THREADS = 256 /* of a block of the kernel behind */
+};
+
+/* The parameter of every kernel. The order of work tiles is in work.cuh. */
+struct fused_sm90_fwd_params {
+    CUtensorMap q, k, v, o;
+    float *lse;        /* [batch, q_heads, q_len] */
+    int *tile_counter; /* tiles taken beyond the first one of each block; NULL = each block has one tile */
+    int q_len, kv_len, row_tiles;
+    struct divisor q_heads, group; /* group: query heads for each kv head */
+    struct divisor first_heads,
+        section_heads;            /* query heads of the first section, which may be smaller, and of the others */
+    struct divisor section_tiles; /* row_tiles * section_heads */
+    int tiles;                    /* row_tiles * batch * q_heads, and the parts of the last ones (tail) but the first of
+                                     each */
+    float scale_log2;             /* scale * log2(e) */
+    bool causal;
+    /* The last work tiles, if they have parts. A part has a slot of the workspace. A slab is a warp's 16 rows. */
+    struct sm90_fwd_tail tail;
+    struct divisor tail_works; /* tail.works, or 1 */
+    int work_rows;             /* rows of a work tile */
+    /* [slot][slab][head_dim / 8][16 x 8]: O of a part, divided by its row sums; 16 x 8 floats in the order of
+     * accumulator registers (store_quad in kernels/device/memory.cuh). */
+    float *part_o;
+    float *part_max, *part_sum; /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
+    struct attn_tensor o_rows;  /* O, for the kernel behind */
+};
+
+typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
+
+/* A tile that the forward can use, with what the choice among tiles needs to know. */
+struct fused_sm90_fwd_tile {
+    struct attn_tile tile;
+    int block_m; /* rows of a thread block */
+    int cluster; /* thread blocks that have a work tile together, of adjacent rows */
+    int threads; /* of a thread block */
+    int block_n; /* keys of a pipeline stage */
+    int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim; of pairs under load */
+    int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
+    bool has_parts;                      /* work tiles without a mask may have parts */
+    fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
+};
+
+/* How many sections the heads are divided into (work.cuh): causal, so many that K and V of one take about a
+ * quarter of the L2, of at most 1024 keys, where memory is the limit, an eighth; otherwise, as all tiles are equally
+ * long, one for each kv head. docs/kernels/sm90_fwd.md, step 29. */
+int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
+
+/* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
+extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[];
+extern const struct attn_tile_table fused_sm90_fwd_tiles;        /* of all of them: host.c */
+extern const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][2]; /* [bf16][head_dim 128] */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
