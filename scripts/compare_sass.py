@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the machine code of two CUDA builds, function by function.
 
-    scripts/compare_sass.py OLD_BUILD NEW_BUILD [--only REGEX]
+    scripts/compare_sass.py OLD_BUILD NEW_BUILD [--only REGEX] [--parameters-may-move]
 
 A build is a program, a library or an object file, or a folder: then every *.cu.o below it. The code is what
 `cuobjdump -sass` and `cuobjdump -res-usage` print for each architecture in them: instructions with their encodings
@@ -13,6 +13,9 @@ functions, line information, the file's name and hash in the names of an unnamed
 symbols (operands like c[0x4][...] and 32@lo(...), whose encodings the linker fills in). Functions are paired by name
 (with c++filt without their parameters' types); those that are left are paired by their code, so that a function may
 have a new name. What the host passes at a launch, dynamic shared memory above all, is not in the machine code.
+
+--parameters-may-move: a kernel's parameters, operands like c[0x0][0x210], may lie at other offsets, as after a change of
+the order of fields in its parameter struct. That each is the right one is then not seen here, but by tests of results.
 
 Prints a line for every function that differs, is missing or was added, then `N kernels compared, M differ`.
 
@@ -39,6 +42,9 @@ UNNAMED = re.compile(r"\d+_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}")
 # Operands that the linker sets: an entry of the table of addresses, a part of an address, a function's address.
 RELOCATED = re.compile(r"c\[0x4\]\[[^\]]*\]|(?:32|abs|fun)@(?:lo|hi)?\(?[\w$.]*\)?|`\([^)]*\)")
 
+# A kernel's parameter.
+PARAMETER = re.compile(r"c\[0x0\]\[[^\]]*\]")
+
 # A namespace in a readable name.
 QUALIFIER = re.compile(r"(?:\(anonymous namespace\)|\b[A-Za-z_]\w*)::")
 
@@ -56,21 +62,24 @@ def plain_name(name):
     return UNNAMED.sub("_GLOBAL_", name)
 
 
-def plain_line(text, encodings):
-    """An instruction as it is compared: without its address, and without an encoding that the linker fills in."""
+def plain_line(text, encodings, parameters_move):
+    """An instruction as it is compared: without its address, and without an encoding that the linker fills in or that
+    says where a parameter is."""
     if RELOCATED.search(text):
         return RELOCATED.sub("@", text)
+    if parameters_move and PARAMETER.search(text):
+        return PARAMETER.sub("c[0x0][]", re.sub(r"\s+", " ", text))
     return " ".join([re.sub(r"\s+", " ", text)] + encodings)
 
 
-def parse_sass(lines):
+def parse_sass(lines, parameters_move):
     """[(arch, name, code)] of the output of cuobjdump -sass."""
     functions, arch, name, code, pending = [], "", None, [], None
 
     def end_instruction():
         nonlocal pending
         if pending:
-            code.append(plain_line(*pending))
+            code.append(plain_line(*pending, parameters_move))
         pending = None
 
     def end_function():
@@ -125,10 +134,10 @@ def dump(tool, option, path):
     return done.stdout.splitlines()
 
 
-def read_file(tool, path):
+def read_file(tool, path, parameters_move=False):
     resources = parse_resources(dump(tool, "-res-usage", path))
     return [Function(arch, name, code, resources.get((arch, name), "resources unknown"))
-            for arch, name, code in parse_sass(dump(tool, "-sass", path))]
+            for arch, name, code in parse_sass(dump(tool, "-sass", path), parameters_move)]
 
 
 def files_of(build, only):
@@ -143,9 +152,9 @@ def files_of(build, only):
     return found
 
 
-def read_build(tool, build, only):
+def read_build(tool, build, only, parameters_move):
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return [function for functions in pool.map(lambda path: read_file(tool, path), files_of(build, only))
+        return [function for functions in pool.map(lambda path: read_file(tool, path, parameters_move), files_of(build, only))
                 for function in functions]
 
 
@@ -225,11 +234,12 @@ def main():
     parser.add_argument("old", metavar="OLD_BUILD")
     parser.add_argument("new", metavar="NEW_BUILD")
     parser.add_argument("--only", metavar="REGEX", default="", help="of a folder, only object files whose path matches")
+    parser.add_argument("--parameters-may-move", action="store_true", help="offsets of kernel parameters may differ")
     arguments = parser.parse_args()
     try:
         only = re.compile(arguments.only)
         tool = find_tool()
-        old, new = (read_build(tool, build, only) for build in (arguments.old, arguments.new))
+        old, new = (read_build(tool, build, only, arguments.parameters_may_move) for build in (arguments.old, arguments.new))
         if not old:
             raise Failure(f"{arguments.old}: holds no CUDA machine code")
         return 0 if report(old, new, sys.stdout) else 1

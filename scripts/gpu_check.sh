@@ -206,7 +206,7 @@ reports_explained() {
     local places statistics
     statistics=$(awk '/ load_shared_float2\(/ { inside = 1 } inside { printf "%s%d", sep, FNR; sep = "|" }
         inside && /^}/ { exit }' kernels/device/memory.cuh)
-    places=$(grep -n 'smem\.\(work_tile\|key_part\)\[' kernels/sm90/fwd/kernel.cuh kernels/sm90/fwd/producer.cuh |
+    places=$(grep -n 'smem\.\(work_tile\|key_part\)\[' kernels/sm90/fwd/consumer.cuh kernels/sm90/fwd/producer.cuh |
         sed 's|.*/\([^/:]*\):\([0-9]*\):.*|\1:\2|' | paste -sd'|')
     awk -v place="in ($places)( |\$)" -v statistics="in memory.cuh:($statistics)( |\$)" '
         function end_report() { if (nowhere && !known) { printf "%s", lines; others += nowhere }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A compiler launcher: runs a compiler and saves its stderr in OBJECT.report, next to the object file, so that the
-# report remains when a later build does not compile the object again. tests/cli/compare_sass.sh reads it.
+# report remains when a later build does not compile the object again. tests/cli/built_kernels.sh reads it.
 #
 #   scripts/keep_compiler_report.sh COMPILER ARGUMENT... -o OBJECT ARGUMENT...
 set -u

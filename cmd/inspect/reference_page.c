@@ -105,6 +105,7 @@ static const struct named_text build_options[] = {
      "there is a toolkit; ON, OFF"},
     {"FABENCH_TESTS", "ON (default): builds the tests, which need cmocka"},
     {"FABENCH_WERROR", "ON: warnings are errors, as in the presets debug, one-arch and asan; default OFF"},
+    {"FABENCH_LINEINFO", "ON: line numbers in CUDA code, for profilers and compute-sanitizer; default OFF"},
     {"FABENCH_CUDNN_DIR",
      "folder of cuDNN's libraries, where the program looks when the loader finds none and the variable "
      "FABENCH_CUDNN is not set"},

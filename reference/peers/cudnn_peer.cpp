@@ -489,6 +489,7 @@ extern "C" const struct attn_impl attn_cudnn = {
     .platform = ATTN_CUDA,
     .repeatable = {ATTN_O, 0},
     .repeatable_deterministic = {ATTN_O, ATTN_DQ | ATTN_DK | ATTN_DV},
+    .invariant = {0, 0},
     .accepts = accepts,
     .workspace_bytes = workspace_bytes,
     .plan_bytes = plan_bytes,
@@ -498,4 +499,5 @@ extern "C" const struct attn_impl attn_cudnn = {
     .release = release,
     .variants = nullptr,
     .role = ATTN_ROLE_PEER,
+    .work = nullptr,
 };

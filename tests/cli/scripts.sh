@@ -285,7 +285,7 @@ racecheck_ends 1 "$write" "$elsewhere" "$known" "$closing"
 racecheck_ends 1 "$write" "$known"
 # Which part of the keys a work tile has, in either order; its lines are those of the sources.
 line_of() { grep -n 'smem\.key_part\[' "$root/kernels/sm90/$1" | head -n 1 | cut -d: -f1; }
-read="Read access at void sm90_fwd::consume<Tile>(int)+0xcb0 in kernel.cuh:$(line_of fwd/kernel.cuh)"
+read="Read access at void sm90_fwd::consume<Tile>(int)+0xcb0 in consumer.cuh:$(line_of fwd/consumer.cuh)"
 write="Write access at void sm90_fwd::publish_work_tile<Tile>(int)+0x80 in producer.cuh:$(line_of fwd/producer.cuh)"
 report='========= Error: Race reported between'
 racecheck_ends 0 "$report $read" "=========     and $write [8 hazards]" "$closing"

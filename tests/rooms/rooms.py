@@ -6,7 +6,9 @@
 
 cmd/CMakeLists.txt says for each room which others it uses. A file of a room may include headers of its own room and of the
 rooms on that line; `contract` stands for kernels/attention.h, `kernels` and `reference` for the folders of that name. Beside
-cmd/: kernels/ includes nothing of reference/ or cmd/, reference/ nothing of cmd/, and no kernel's folder another kernel's.
+cmd/: kernels/ includes nothing of reference/ or cmd/, reference/ nothing of cmd/. In kernels/, common/ and device/ are below
+family/ (what the kernels of all architectures share beyond dense attention), family/ is below the architectures' folders,
+and no architecture's folder includes another one's. Below an architecture fwd/ and bwd/ do not include each other.
 The lines must not form a circle, nor may the files of one room include each other's headers in a circle.
 """
 import os
@@ -17,7 +19,9 @@ import tempfile
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 SOURCES = (".c", ".h", ".cu", ".cuh", ".cpp")
-KERNEL_SHARED = {"common", "device", ""}
+# Which folders of kernels/ a folder there may include beside its own; "" is kernels/ itself.
+KERNEL_FOLDERS = {"common": {""}, "device": {"", "common"}, "family": {"", "common", "device"}}
+ARCHITECTURE_USES = {"", "common", "device", "family"}
 
 
 def read(path):
@@ -80,9 +84,14 @@ def is_allowed(path, header, rooms):
     if top == "kernels":
         if target[0] != "kernels":
             return "kernels/ includes nothing but kernels/"
-        mine, theirs = path.split("/")[1:-1], target[1:-1]
-        if theirs and theirs[0] not in KERNEL_SHARED and mine[:1] != theirs[:1]:
-            return "no kernel includes another kernel's folder"
+        mine, theirs = path.split("/")[1:-1] or [""], target[1:-1] or [""]
+        if mine == [""]:
+            return None
+        if theirs[0] != mine[0] and theirs[0] not in KERNEL_FOLDERS.get(mine[0], ARCHITECTURE_USES):
+            return "no kernel includes another kernel's folder" if mine[0] not in KERNEL_FOLDERS else (
+                f"kernels/{mine[0]}/ is below kernels/{theirs[0]}/")
+        if len(mine) > 1 and len(theirs) > 1 and mine[0] == theirs[0] and mine[1] != theirs[1]:
+            return "the directions of a kernel do not include each other"
         return None
     if top == "reference":
         return None if target[0] in ("kernels", "reference") else "reference/ includes nothing of cmd/"
@@ -152,6 +161,9 @@ def self_test(root):
         ("cmd/record/record.c", '#include "cmd/device/backend.h"', "room record does not use room device"),
         ("cmd/base/text.h", '#include "kernels/attention.h"', "knows nothing of attention"),
         ("kernels/sm80/fused_sm80.c", '#include "kernels/sm90/fused_sm90.h"', "another kernel's folder"),
+        ("kernels/sm90/fwd/params.h", '#include "kernels/sm90/bwd/params.h"', "do not include each other"),
+        ("kernels/family/lengths.cuh", '#include "kernels/sm80/family.h"', "kernels/family/ is below kernels/sm80/"),
+        ("kernels/device/memory.cuh", '#include "kernels/family/lengths.h"', "kernels/device/ is below kernels/family/"),
         ("reference/oracle.c", '#include "cmd/base/log.h"', "reference/ includes nothing of cmd/"),
         ("cmd/base/text.h", '#include "cmd/base/log.h"', None),
         ("cmd/CMakeLists.txt", "room(extra USES report)\nroom(report USES base options record chart extra)", "circle of rooms"),

@@ -145,7 +145,7 @@ template <typename Tile, typename T> struct DividedWarp {
         const bool has_dp = warp >= S::WARPS;
         const uint32_t pair = warp % S::WARPS, warp_kv = pair / Half::WARPS_Q, warp_q = pair % Half::WARPS_Q;
         const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
-        round_gradient<Half, T>(gradient, has_dp ? params.scale : params.family.keep_factor,
+        round_gradient<Half, T>(gradient, has_dp ? params.scale : params.family.dropout.keep_factor,
                                 shared_address(has_dp ? s.k : s.v) + keys, warp_q);
         __syncthreads();
         store_family_keys<Tile>(s, params, facts);

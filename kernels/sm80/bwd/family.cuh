@@ -29,24 +29,24 @@ __device__ __forceinline__ void find_work(BlockFacts &facts, const Params &param
                                           int query_tile)
 {
     const fused_sm80_family &family = params.family;
-    if (family.work == NULL) {
+    if (family.order.work == NULL) {
         const WorkTile work = ordered_work_tile(params, block);
         facts.sequence = {static_cast<int>(work.batch), params.q_len, params.kv_len, 0, 0};
         facts.kv_head = static_cast<int>(work.kv_head);
         facts.first_key = work.kv_tile * key_tile;
         facts.own = 0;
     } else {
-        const int number = quotient(block, family.work_heads);
-        const fused_sm80_work work = family.work[number];
+        const int number = quotient(block, family.order.heads);
+        const family_work work = family.order.work[number];
         facts.sequence.number = work.sequence;
         if (work.sequence < 0)
             return;
-        facts.sequence = sequence_at(family, work.sequence, params.q_len, params.kv_len);
-        facts.kv_head = work.head + block - number * family.work_heads.value;
+        facts.sequence = sequence_at(family.lengths, work.sequence, params.q_len, params.kv_len);
+        facts.kv_head = work.head + block - number * family.order.heads.value;
         facts.first_key = work.tile * key_tile;
-        facts.own = family.cu_seqlens_q == NULL ? work.tile : number;
+        facts.own = family.lengths.cu_seqlens_q == NULL ? work.tile : number;
     }
-    const TileRange range = row_tiles_of(family, facts.sequence, facts.first_key, key_tile, query_tile);
+    const TileRange range = row_tiles_of(family.window, facts.sequence, facts.first_key, key_tile, query_tile);
     facts.first_tile = range.first;
     facts.end_tile = range.end;
 }
@@ -59,7 +59,7 @@ template <typename Tile> struct FamilyCursor {
 
     __device__ __forceinline__ static const uint8_t *mask_of(const Params &params, const BlockFacts &facts, int head)
     {
-        return mask_of_head(params.family, facts.sequence.number, facts.kv_head * params.group + head);
+        return mask_of_head(params.family.mask, facts.sequence.number, facts.kv_head * params.group + head);
     }
 
     /* To the first tile of `first_head` or of a head behind it. */
@@ -69,7 +69,7 @@ template <typename Tile> struct FamilyCursor {
         head = range.first < range.end ? first_head : params.group;
         for (; head < params.group; ++head) {
             const auto mask = [&] { return mask_of(params, facts, head); };
-            tile = visible.start(params.family, mask, range, facts.first_key);
+            tile = visible.start(params.family.mask, mask, range, facts.first_key);
             if (tile < range.end)
                 break;
         }
@@ -79,7 +79,7 @@ template <typename Tile> struct FamilyCursor {
     __device__ __forceinline__ void advance(const Params &params, const BlockFacts &facts)
     {
         const auto mask = [&] { return mask_of(params, facts, head); };
-        tile = visible.after(params.family, mask, tile, facts.end_tile, facts.first_key);
+        tile = visible.after(params.family.mask, mask, tile, facts.end_tile, facts.first_key);
         if (tile < facts.end_tile)
             is_whole = visible.is_whole(tile);
         else
@@ -205,23 +205,23 @@ __device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradi
 {
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
+    round_gradient<Tile, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
     __syncthreads();
     store_family_keys<Tile>(s, params, facts);
 }
 
 /* What a warp's queries see of its keys, as far as causality, window and the ends of the sequence go. */
-template <typename Tile> struct WarpView {
+template <typename Tile> struct RowsView {
     bool any, all;
 
-    __device__ __forceinline__ WarpView(const fused_sm80_family &family, const FamilyStep &step)
+    __device__ __forceinline__ RowsView(const fused_sm80_family &family, const FamilyStep &step)
     {
         constexpr int KEYS = Tile::WARP_KEYS, QUERIES = Traits<Tile>::WARP_Q;
         const int diagonal = step.query + step.shift(), kv_len = step.facts->sequence.kv_len;
-        any = step.key < kv_len && step.key <= diagonal + QUERIES - 1 + family.window_right &&
-              step.key + KEYS > diagonal - family.window_left;
-        all = step.key + KEYS <= min(kv_len, diagonal + family.window_right + 1) &&
-              step.key >= diagonal + QUERIES - 1 - family.window_left;
+        any = step.key < kv_len && step.key <= diagonal + QUERIES - 1 + family.window.right &&
+              step.key + KEYS > diagonal - family.window.left;
+        all = step.key + KEYS <= min(kv_len, diagonal + family.window.right + 1) &&
+              step.key >= diagonal + QUERIES - 1 - family.window.left;
     }
 };
 
@@ -267,7 +267,7 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_fam
         cp_async_commit();
 
         const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
-        const WarpView<Tile> view(family, step);
+        const RowsView<Tile> view(family, step);
         if (view.all && !step.has_hidden)
             accumulate_own<Tile, T, false, Family>(dk, dv, at, first_query, params, 0, 0, step);
         else if (view.any)

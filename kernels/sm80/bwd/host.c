@@ -37,7 +37,7 @@ static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile 
     return kind == SM80_DENSE && request->deterministic ? row->dense_no_dq : row->main[kind];
 }
 
-static struct sm80_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
+static struct family_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
 {
     return sm80_tiling_of(request->problem, kind_of(tile, request), true, tile->kv_tile, tile->q_tile);
 }
@@ -83,7 +83,8 @@ const struct attn_tile_table fused_sm80_bwd_tiles = {"backward", lists, sizeof *
 /* Rows of a head in stats and dq_sum, and heads that have so many. */
 static int64_t padded_rows(const struct attn_problem *p)
 {
-    return p->lengths == ATTN_PACKED ? sm80_row_blocks(p) * SM80_ROW_BLOCK : attn_round_up(p->q_len, SM80_BWD_ROW_STEP);
+    return p->lengths == ATTN_PACKED ? family_row_blocks(p) * FAMILY_ROW_BLOCK
+                                     : attn_round_up(p->q_len, SM80_BWD_ROW_STEP);
 }
 
 static int64_t padded_heads(const struct attn_problem *p)
@@ -97,7 +98,7 @@ static int64_t preprocess_head_blocks(const struct attn_request *request)
     const struct attn_problem *p = request->problem;
 
     if (!has_dense_passes(p))
-        return padded_rows(p) / SM80_ROW_BLOCK;
+        return padded_rows(p) / FAMILY_ROW_BLOCK;
     return padded_rows(p) / (SM80_BWD_PREPROCESS_THREADS / (p->head_dim / 8));
 }
 
@@ -114,8 +115,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the deterministic backward needs %zu bytes of shared memory, a block has at most %zu",
                          dq_bytes, limit);
-    const struct sm80_tiling tiling = tiling_of(request, tile);
-    const enum attn_status status = sm80_check_grid(p, &tiling, p->kv_heads, why);
+    const struct family_tiling tiling = tiling_of(request, tile);
+    const enum attn_status status = family_check_grid(p, &tiling, p->kv_heads, why);
     if (status != ATTN_OK)
         return status;
     /* Of the grids over queries that of the preprocess kernel is the largest, or that of 32 queries a block. */
@@ -155,18 +156,19 @@ static int32_t section_heads(const struct attn_request *request, const struct fu
 
 /* Sections of kv heads, in the order of the main kernel's blocks. */
 static int64_t sections_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile,
-                           const struct sm80_tiling *tiling)
+                           const struct family_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
     const int64_t section = section_heads(request, tile);
 
-    return tiling->has_lists ? sm80_list_sections(request, tiling, section, tile->tile.blocks_per_sm)
+    return tiling->has_lists ? family_list_sections(request, tiling, section, tile->tile.blocks_per_sm)
                              : attn_tiles(p->batch * p->kv_heads, section);
 }
 
 /* Pieces of the passes before and after the main kernel: of its sparse kernels. */
 static struct fused_sm80_bwd_pieces pieces_of(const struct attn_request *request,
-                                              const struct fused_sm80_bwd_tile *tile, const struct sm80_tiling *tiling)
+                                              const struct fused_sm80_bwd_tile *tile,
+                                              const struct family_tiling *tiling)
 {
     enum { PIECE_BYTES = 512 << 10 }; /* of O and dO, or of dq_sum */
     const struct attn_problem *p = request->problem;
@@ -187,7 +189,7 @@ static struct fused_sm80_bwd_pieces pieces_of(const struct attn_request *request
 
 /* Packed sequences have one list of work tiles of all heads, whose order is not that of sections. */
 static struct fused_sm80_bwd_zeros zeros_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile,
-                                            const struct sm80_tiling *tiling,
+                                            const struct family_tiling *tiling,
                                             const struct fused_sm80_bwd_pieces *pieces)
 {
     const struct attn_problem *p = request->problem;
@@ -223,10 +225,10 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (tile == NULL)
         return 0;
-    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const struct family_tiling tiling = tiling_of(request, tile);
     const struct fused_sm80_bwd_pieces pieces = pieces_of(request, tile, &tiling);
     const struct fused_sm80_bwd_zeros zeros = zeros_of(request, tile, &tiling, &pieces);
-    const size_t stats = 2 * row_bytes(p) + sm80_schedule_bytes(p, &tiling);
+    const size_t stats = 2 * row_bytes(p) + family_schedule_bytes(p, &tiling);
     if (request->deterministic)
         return stats;
     return stats + row_bytes(p) * (size_t)tile->tile.head_dim + counter_bytes(counters_of(&zeros, &pieces));
@@ -234,10 +236,10 @@ static size_t workspace_bytes(const struct attn_request *request)
 
 static struct fused_sm80_bwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
                                               void *workspace, const struct fused_sm80_bwd_tile *tile,
-                                              const struct sm80_tiling *tiling)
+                                              const struct family_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
-    const size_t schedule_bytes = sm80_schedule_bytes(p, tiling);
+    const size_t schedule_bytes = family_schedule_bytes(p, tiling);
     float *stats = (void *)((char *)workspace + schedule_bytes);
     struct fused_sm80_bwd_params params = {
         .q = t->q,
@@ -271,10 +273,10 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
 
     params.ds_scale = p->scale;
     if (kernels_of(tile, request) == tile->main[SM80_SPARSE_DROPOUT]) { /* P has the power of two of the factor */
-        const int exponent = ilogbf(params.family.keep_factor);
+        const int exponent = ilogbf(params.family.dropout.keep_factor);
         params.lse2_less = (float)exponent;
-        params.family.keep_factor = ldexpf(params.family.keep_factor, -exponent);
-        params.ds_scale *= params.family.keep_factor;
+        params.family.dropout.keep_factor = ldexpf(params.family.dropout.keep_factor, -exponent);
+        params.ds_scale *= params.family.dropout.keep_factor;
     }
     params.section_heads = section_heads(request, tile);
     params.pieces = pieces_of(request, tile, tiling);
@@ -305,7 +307,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const struct family_tiling tiling = tiling_of(request, tile);
     const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile, &tiling);
     const int64_t heads = padded_heads(p);
     const bool has_pieces = params.pieces.sections > 0;
@@ -321,7 +323,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                             .kernel = (const void *)kernels_of(tile, request)[bf16],
                                             .blocks = has_pieces
                                                           ? fused_sm80_bwd_launched_blocks(&params.pieces)
-                                                          : sm80_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
+                                                          : family_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
                                             .threads = tile->threads,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true};
@@ -338,8 +340,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                                   params.converted_rows / tile->q_tile,
                                         .threads = tile->threads,
                                         .is_pass = true};
-    enum attn_status status = sm80_launch_schedule(request, &params.family, &tiling, params.section_heads,
-                                                   tile->tile.blocks_per_sm, run, why);
+    enum attn_status status =
+        family_launch_schedule(request, tensors, &tiling, params.section_heads, tile->tile.blocks_per_sm, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)

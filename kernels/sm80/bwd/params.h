@@ -38,7 +38,7 @@ struct fused_sm80_bwd_params {
     float *dq_sum;         /* [batch * q_heads, q_rows * head_dim]: dQ / ds_scale in fp32, tile by tile in quads
                               (kernels/device/memory.cuh). NULL where a kernel of its own computes dQ */
     int64_t q_rows;        /* rows of a head in stats and dq_sum: q_len rounded up to SM80_BWD_ROW_STEP; of packed
-                              sequences SM80_ROW_BLOCK for each row block of all of them */
+                              sequences FAMILY_ROW_BLOCK for each row block of all of them */
     int64_t shift;         /* kv_len - q_len */
     int64_t kv_head_count; /* batch * kv_heads */
     int32_t q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */

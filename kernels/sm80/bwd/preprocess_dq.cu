@@ -19,7 +19,7 @@
 #include "kernels/sm80/bwd/params.h"
 
 #include "kernels/device/arithmetic.cuh"
-#include "kernels/device/dropout.cuh"
+#include "kernels/family/dropout.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
 #include "kernels/sm80/bwd/rows.cuh"
 
@@ -78,25 +78,25 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
     clear_counters(params);
 }
 
-/* The same of the family: a block has SM80_ROW_BLOCK rows of one head of one sequence, and as many lanes as a row
+/* The same of the family: a block has FAMILY_ROW_BLOCK rows of one head of one sequence, and as many lanes as a row
  * needs, 1 to 32, take one row. */
 template <typename T>
 __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __grid_constant__ Params params)
 {
     const uint32_t number = gridDim.x - 1 - blockIdx.x;
-    const int64_t head_blocks = params.q_rows / SM80_ROW_BLOCK, head_index = number / head_blocks;
-    const int64_t first = number % head_blocks * SM80_ROW_BLOCK, padded = head_index * params.q_rows + first;
+    const int64_t head_blocks = params.q_rows / FAMILY_ROW_BLOCK, head_index = number / head_blocks;
+    const int64_t first = number % head_blocks * FAMILY_ROW_BLOCK, padded = head_index * params.q_rows + first;
     const RowBlock block = row_block_at(params, head_index, first);
     const Sequence &s = block.sequence;
     const uint16_t *o = family_head(params, params.o, s, s.q_first, block.head);
     const uint16_t *dout = family_head(params, params.dout, s, s.q_first, block.head);
-    const float *lse = params.lse + lse_offset(params.family, s, block.head, params.q_heads);
+    const float *lse = params.lse + lse_offset(params.family.lengths, s, block.head, params.q_heads);
     int lanes = 1;
     while (lanes * 8 < params.family.head_dim)
         lanes *= 2;
 
     const int column = threadIdx.x % lanes * 8;
-    for (int in_block = threadIdx.x / lanes; in_block < SM80_ROW_BLOCK; in_block += PREPROCESS_THREADS / lanes) {
+    for (int in_block = threadIdx.x / lanes; in_block < FAMILY_ROW_BLOCK; in_block += PREPROCESS_THREADS / lanes) {
         const int64_t row = block.row + in_block;
         const bool valid = row < s.q_len;
         float sum = 0.0f;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
     }
     if (padded < params.zeros.preprocessed_rows) {
         float4 *zeros = reinterpret_cast<float4 *>(params.dq_sum + padded * params.padded_head_dim);
-        for (int i = threadIdx.x; i < SM80_ROW_BLOCK * params.padded_head_dim / 4; i += PREPROCESS_THREADS)
+        for (int i = threadIdx.x; i < FAMILY_ROW_BLOCK * params.padded_head_dim / 4; i += PREPROCESS_THREADS)
             zeros[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     clear_counters(params);
@@ -265,14 +265,14 @@ __device__ __forceinline__ void mask_rows(Accumulator<1, N8> &p, const fused_sm8
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int diagonal = step.row + 8 * half + lane / 4 + step.shift;
-        const int first = diagonal - family.window_left - column;
-        const int end = min(step.kv_len, diagonal + family.window_right + 1) - column;
+        const int first = diagonal - family.window.left - column;
+        const int end = min(step.kv_len, diagonal + family.window.right + 1) - column;
         uint32_t seen = ~0u; /* by these eight rows, of every eight keys */
         if (step.mask != NULL) {
-            const int row_block = min((step.row + 8 * half) / family.mask_block, family.mask_row_blocks - 1);
-            const int key_block = min((step.key + lane % N8 * 8) / family.mask_block, family.mask_key_blocks - 1);
+            const int row_block = min((step.row + 8 * half) / family.mask.block, family.mask.row_blocks - 1);
+            const int key_block = min((step.key + lane % N8 * 8) / family.mask.block, family.mask.key_blocks - 1);
             seen = __ballot_sync(0xffffffffu,
-                                 step.mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+                                 step.mask[static_cast<int64_t>(row_block) * family.mask.key_blocks + key_block] != 0);
         }
 #pragma unroll
         for (int n = 0; n < N8; ++n)
@@ -301,9 +301,9 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
     clear(ds);
     gemm_by_columns<HEAD_DIM / 16, T>(ds, {rows_16, shared_address(s.dout) + row, S::Q_PANEL},
                                       {rows_8, shared_address(s.v[stage]), S::K_PANEL});
-    if (family.dropout_threshold != 0) {
-        const DropoutTest test(family.dropout_threshold);
-        const DropoutHead head(family.dropout_keys, step.sequence, step.head);
+    if (family.dropout.threshold != 0) {
+        const DropoutTest test(family.dropout.threshold);
+        const DropoutHead head(family.dropout.keys, step.sequence, step.head);
         const DropoutRows rows = dropout_rows(head, step.row / 16 * 8 + lane / 4);
 #pragma unroll
         for (int k = 0; k < N8 / 2; ++k) {
@@ -312,7 +312,7 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
                 float &x = ds.at[0][2 * k + i / 4][i / 2 % 2 * 2 + i % 2];
-                x = (kept[i / 2] >> i % 2 * 16 & 1u) != 0 ? x * family.keep_factor : 0.0f;
+                x = (kept[i / 2] >> i % 2 * 16 & 1u) != 0 ? x * family.dropout.keep_factor : 0.0f;
             }
         }
     }
@@ -321,8 +321,8 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             float derivative = 1.0f;
-            if (family.softcap_inner != 0.0f) { /* tanh and its derivative as in kernel.cuh */
-                const float u = __fdividef(1.0f, 1.0f + exp2_approx(p.at[0][n][i] * family.softcap_inner));
+            if (family.softcap.inner != 0.0f) { /* tanh and its derivative as in kernel.cuh */
+                const float u = __fdividef(1.0f, 1.0f + exp2_approx(p.at[0][n][i] * family.softcap.inner));
                 derivative = 4.0f * u * (1.0f - u);
                 p.at[0][n][i] = 1.0f - 2.0f * u;
             }
@@ -354,8 +354,8 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     const Sequence &q = block.sequence;
     const int warp_row = block.row + static_cast<int>(warp) * 16, kv_head = block.head / params.group;
     const int columns = family.head_dim;
-    const TileRange range = key_tiles_of(family, q, block.row, DQ_TILE, KEYS);
-    const auto mask = [&] { return mask_of_head(family, q.number, block.head); };
+    const TileRange range = key_tiles_of(family.window, q, block.row, DQ_TILE, KEYS);
+    const auto mask = [&] { return mask_of_head(family.mask, q.number, block.head); };
     const auto load_keys = [&](int n, int stage) {
         const int64_t key = static_cast<int64_t>(n) * KEYS;
         load_panels<KEYS, HEAD_DIM, DQ_THREADS>(shared_address(s.k[stage]),
@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
                                                 params.v.data, params.v.stride_row, q.kv_len - n * KEYS, columns);
     };
     VisibleTiles<DQ_TILE, KEYS, false> visible;
-    int n = visible.start(family, mask, range, block.row);
+    int n = visible.start(family.mask, mask, range, block.row);
 
     if (block.row >= q.q_len) /* rows that only pad */
         return;
@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     }
     for (int stage = 0; n < range.end; stage ^= S::STAGES - 1) {
         const bool is_whole = visible.is_whole(n);
-        const int next = visible.after(family, mask, n, range.end, block.row);
+        const int next = visible.after(family.mask, mask, n, range.end, block.row);
         if (S::STAGES == 1) {
             __syncthreads(); /* all have finished with the tile before */
             load_keys(n, 0);
@@ -411,7 +411,7 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
         Fragments<1, KEYS / 16> ds;
         score_family<HEAD_DIM, T>(ds, s, stage, lse2, neg_delta, params,
                                   {q.number, block.head, warp_row, n * KEYS, q.kv_len - q.q_len, q.kv_len,
-                                   is_whole ? NULL : mask_of_head(family, q.number, block.head)});
+                                   is_whole ? NULL : mask_of_head(family.mask, q.number, block.head)});
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             gemm_registers<T>(dq[panel], ds, {lane_rows_16(lane), shared_address(s.k[stage]) + panel * S::K_PANEL, 0},

@@ -20,16 +20,16 @@ struct DenseNoDq : Dense {
 __device__ __forceinline__ uint16_t *family_head(const Params &params, const struct attn_tensor &tensor,
                                                  const Sequence &s, int first, int head)
 {
-    return static_cast<uint16_t *>(tensor.data) +
-           head_offset(params.family, tensor.stride_batch, tensor.stride_head, tensor.stride_row, s, first, head);
+    return static_cast<uint16_t *>(tensor.data) + head_offset(params.family.lengths, tensor.stride_batch,
+                                                              tensor.stride_head, tensor.stride_row, s, first, head);
 }
 
 /* Where row 0 of a head of a sequence lies in stats and dq_sum, counted over the padded rows of all heads. */
 __device__ __forceinline__ int64_t padded_row(const Params &params, const Sequence &s, int head)
 {
-    if (params.family.cu_seqlens_q == NULL)
+    if (params.family.lengths.cu_seqlens_q == NULL)
         return (static_cast<int64_t>(s.number) * params.q_heads + head) * params.q_rows;
-    return head * params.q_rows + static_cast<int64_t>(s.q_first / SM80_ROW_BLOCK + s.number) * SM80_ROW_BLOCK;
+    return head * params.q_rows + static_cast<int64_t>(s.q_first / FAMILY_ROW_BLOCK + s.number) * FAMILY_ROW_BLOCK;
 }
 
 /* What lies at a padded row: row `row` of a head of a sequence, or behind its last one. */
@@ -42,12 +42,12 @@ struct RowBlock {
 __device__ __forceinline__ RowBlock row_block_at(const Params &params, int64_t head_index, int64_t row)
 {
     const fused_sm80_family &family = params.family;
-    if (family.cu_seqlens_q == NULL)
+    if (family.lengths.cu_seqlens_q == NULL)
         return {{static_cast<int>(head_index / params.q_heads), params.q_len, params.kv_len, 0, 0},
                 static_cast<int>(head_index % params.q_heads),
                 static_cast<int>(row)};
-    const Sequence s = sequence_at(family, family.row_blocks[row / SM80_ROW_BLOCK], 0, 0);
-    const int64_t first = static_cast<int64_t>(s.q_first / SM80_ROW_BLOCK + s.number) * SM80_ROW_BLOCK;
+    const Sequence s = sequence_at(family.lengths, family.order.row_blocks[row / FAMILY_ROW_BLOCK], 0, 0);
+    const int64_t first = static_cast<int64_t>(s.q_first / FAMILY_ROW_BLOCK + s.number) * FAMILY_ROW_BLOCK;
     return {s, static_cast<int>(head_index), static_cast<int>(row - first)};
 }
 

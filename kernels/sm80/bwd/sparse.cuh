@@ -1,13 +1,13 @@
 /* fused_sm80, backward: sparse attention, which is windows, packed lengths and block masks, and dense attention at head
  * dims that a tile has exactly, each also with dropout. The kernel and its description: kernel.cuh.
  *
- * The dense kernel's loop over a list of tiles of queries (tile_list.cuh), made anew for each query head of the group.
+ * The dense kernel's loop over a list of tiles of queries (tile_lists.cuh), made anew for each query head of the group.
  * A tile of which the block's keys see every pair is computed as in the dense kernel. */
 #pragma once
 #include "kernels/sm80/bwd/family.cuh"
 #include "kernels/sm80/bwd/pieces.cuh"
 #include "kernels/sm80/bwd/zeros.cuh"
-#include "kernels/sm80/tile_list.cuh"
+#include "kernels/family/tile_lists.cuh"
 
 namespace sm80_bwd {
 
@@ -52,7 +52,7 @@ __device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Param
     }
     meanwhile();
     fill_list<Traits<Tile>::THREADS>(block.list, first, facts.end_tile, [&](int tile) {
-        return tile_bits_of<true>(family, s, tile * Tile::Q, Tile::Q, facts.first_key, Tile::KV);
+        return tile_bits_of<true>(family.window, s, tile * Tile::Q, Tile::Q, facts.first_key, Tile::KV);
     });
 }
 
@@ -162,7 +162,7 @@ __device__ __forceinline__ void store_gradients_of_calls(Gradient<Tile> &dk, Gra
 {
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     round_gradient<Tile, T>(dk, params.ds_scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
+    round_gradient<Tile, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
     __syncthreads();
     store_family_keys<Tile, true>(s, params, facts);
 }
@@ -180,7 +180,7 @@ __device__ __forceinline__ bool sees_all_of(FamilyStep &step, const Params &para
     step.key = block.facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS;
     step.query = (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query);
     step.has_hidden = has_hidden;
-    step.is_masked = has_hidden || !WarpView<Tile>(params.family, step).all;
+    step.is_masked = has_hidden || !RowsView<Tile>(params.family, step).all;
     return !step.is_masked;
 }
 
@@ -189,8 +189,8 @@ template <typename Tile>
 __device__ __forceinline__ bool sees_any_of(const FamilyStep &step, const fused_sm80_family &family, int query)
 {
     const int diagonal = step.query + query + step.shift();
-    return step.key <= diagonal + Traits<Tile>::CHUNK_Q - 1 + family.window_right &&
-           step.key + Tile::WARP_KEYS > diagonal - family.window_left;
+    return step.key <= diagonal + Traits<Tile>::CHUNK_Q - 1 + family.window.right &&
+           step.key + Tile::WARP_KEYS > diagonal - family.window.left;
 }
 
 /* accumulate_own where this warp's queries do not see all of its keys; a part that sees none is left out. */
@@ -267,7 +267,7 @@ template <typename Tile, typename T, typename Attributes> struct SparseWarp {
         uint4 &own = of_keys[threadIdx.x];
         if (i == 0 || step.head != block.steps[(i - 1) & 3].head) {
             const uint32_t first_key = block.facts.first_key + warp_kv * Tile::WARP_KEYS, key = threadIdx.x % LANES / 4;
-            const DropoutHead head(params.family.dropout_keys, block.facts.sequence.number, step.head);
+            const DropoutHead head(params.family.dropout.keys, block.facts.sequence.number, step.head);
             const DropoutKeys keys = dropout_keys(head, first_key / 16 * 4 + key);
             own = make_uint4(keys.lo_0, keys.lo_1, keys.hi_2, keys.lo_2);
         }

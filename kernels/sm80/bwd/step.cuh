@@ -4,7 +4,7 @@
 #include <climits>
 
 #include "kernels/device/arithmetic.cuh"
-#include "kernels/device/dropout.cuh"
+#include "kernels/family/dropout.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm80/bwd/tiles.cuh"
@@ -143,16 +143,16 @@ __device__ __forceinline__ void mask_family(Accumulator<M16, N8> &p, const fused
         for (int half = 0; half < 2; ++half) {
             const int eight_keys = step.key + (CALLS ? lane / 16 * 16 + m * 8 : 16 * m + 8 * half);
             const int key = CALLS ? step.key + key_of_row(16 * m + 8 * half + lane / 4) : eight_keys + lane / 4;
-            const int first = key < kv_len ? key - shift - family.window_right - column : INT_MAX;
-            const int last = key - shift + family.window_left - column;
+            const int first = key < kv_len ? key - shift - family.window.right - column : INT_MAX;
+            const int last = key - shift + family.window.left - column;
             uint32_t seen = ~0u; /* of these eight keys, by every eight queries */
             if (step.has_hidden) {
-                const uint8_t *mask = mask_of_head(family, step.facts->sequence.number, step.head);
+                const uint8_t *mask = mask_of_head(family.mask, step.facts->sequence.number, step.head);
                 const int row_block =
-                    min((first_query + lane % N8 * 8) / family.mask_block, family.mask_row_blocks - 1);
-                const int key_block = min(eight_keys / family.mask_block, family.mask_key_blocks - 1);
+                    min((first_query + lane % N8 * 8) / family.mask.block, family.mask.row_blocks - 1);
+                const int key_block = min(eight_keys / family.mask.block, family.mask.key_blocks - 1);
                 seen = __ballot_sync(0xffffffffu,
-                                     mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+                                     mask[static_cast<int64_t>(row_block) * family.mask.key_blocks + key_block] != 0);
                 if (CALLS) /* the threads of other eight keys have their bits there */
                     seen >>= lane & 16;
             }
@@ -188,8 +188,8 @@ __device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fuse
                                             const FamilyStep &step, int query)
 {
     static_assert(M16 * N8 * 4 <= 32, "a bit for each element");
-    const DropoutTest test(family.dropout_threshold);
-    const DropoutHead head(family.dropout_keys, step.facts->sequence.number, step.head);
+    const DropoutTest test(family.dropout.threshold);
+    const DropoutHead head(family.dropout.keys, step.facts->sequence.number, step.head);
     const uint32_t lane = forget(threadIdx.x % LANES);
     uint32_t bits = 0;
 #pragma unroll
@@ -204,7 +204,7 @@ __device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fuse
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
                 const int n = 2 * k + i / 4, at = i / 2 % 2 * 2 + i % 2;
                 const bool is_kept = (kept[i / 2] >> i % 2 * 16 & 1u) != 0;
-                dp.at[m][n][at] = is_kept ? dp.at[m][n][at] * family.keep_factor : 0.0f;
+                dp.at[m][n][at] = is_kept ? dp.at[m][n][at] * family.dropout.keep_factor : 0.0f;
                 bits |= is_kept ? 1u << ((m * N8 + n) * 4 + at) : 0u;
             }
         }
@@ -254,7 +254,7 @@ template <int BEFORE> struct DropoutWords {
 
     /* step.query + query is a multiple of 32. What depends on the sequence is in the keys' part. */
     __device__ __forceinline__ DropoutWords(const fused_sm80_family &family, const FamilyStep &step, int query)
-        : head(family.dropout_keys, 0, step.head), of_keys(step.of_keys), last(0)
+        : head(family.dropout.keys, 0, step.head), of_keys(step.of_keys), last(0)
     {
         row = (step.query + query) / 16 * 8 + forget(threadIdx.x) % 4 * 2;
     }
@@ -296,7 +296,8 @@ template <int BEFORE> struct DroppedProbabilities {
 
     __device__ __forceinline__ DroppedProbabilities(Accumulator<2, 4> &p, DropoutWords<BEFORE> &words,
                                                     const Params &params, uint32_t lse2)
-        : p(p), words(words), scale_log2(params.scale_log2), lse2(lse2), last_dropped(params.family.last_dropped),
+        : p(p), words(words), scale_log2(params.scale_log2), lse2(lse2),
+          last_dropped(params.family.dropout.last_dropped),
           last(words.of_call[BEFORE - 1][0] ^ words.of_call[BEFORE - 1][2])
     {
     }
@@ -385,7 +386,7 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
     dout.first += query * ROW_BYTES;
     clear(p);
     if constexpr (CALLS) {
-        const uint32_t zero = params.family.dropout_threshold >> 17;
+        const uint32_t zero = params.family.dropout.threshold >> 17;
         constexpr int BEFORE = Tile::HEAD_DIM < 128 ? 3 : 2;
         DropoutWords<BEFORE> words(params.family, step, query);
         gemm_with_work<Tile::HEAD_DIM / 16, T>(p, at.k, q, zero, words);
@@ -394,7 +395,7 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
         gemm_with_work<Tile::HEAD_DIM / 16, T>(ds, at.v, dout, zero, probability);
         if (MASKED && step.is_masked)
             mask_family<S::KEYS16, N8, true>(p, params.family, step, query);
-        multiply_kept(p, ds, neg_delta, params.family.keep_share);
+        multiply_kept(p, ds, neg_delta, params.family.dropout.keep_share);
         pack_fragments<T>(p_fragments, p); /* dV takes P without what is dropped, dS all of it */
         pack_fragments<T>(ds_fragments, ds);
         return;
@@ -411,8 +412,8 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
             kept = drop_dp(ds, params.family, step, query);
             subtract_delta(ds, neg_delta);
         }
-        if (params.family.softcap_inner != 0.0f)
-            cap_scores(p, ds, params.family.softcap_inner);
+        if (params.family.softcap.inner != 0.0f)
+            cap_scores(p, ds, params.family.softcap.inner);
     }
     probabilities(p, params.scale_log2, at.lse2 + query * sizeof(float));
     if constexpr ((Attributes::FAMILY || Attributes::SPARSE) && MASKED)

@@ -32,7 +32,7 @@ static const fused_sm80_fwd_kernel *kernels_of(const struct fused_sm80_fwd_tile 
     return row->kernels[fused_sm80_fwd_kind(row, request)];
 }
 
-static struct sm80_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_fwd_tile *tile)
+static struct family_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_fwd_tile *tile)
 {
     return sm80_tiling_of(request->problem, fused_sm80_fwd_kind(tile, request), false, tile->block_m, tile->block_n);
 }
@@ -68,8 +68,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %d", (int)MAX_LEN);
-    const struct sm80_tiling tiling = tiling_of(request, tile);
-    return sm80_check_grid(p, &tiling, p->q_heads, why);
+    const struct family_tiling tiling = tiling_of(request, tile);
+    return family_check_grid(p, &tiling, p->q_heads, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
@@ -79,8 +79,8 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (tile == NULL)
         return 0;
-    const struct sm80_tiling tiling = tiling_of(request, tile);
-    return sm80_schedule_bytes(request->problem, &tiling);
+    const struct family_tiling tiling = tiling_of(request, tile);
+    return family_schedule_bytes(request->problem, &tiling);
 }
 
 static struct fused_sm80_strides strides_of(const struct attn_tensor *t)
@@ -101,7 +101,7 @@ static int bulk_heads(const struct attn_problem *p, const struct attn_device *de
 
 static struct fused_sm80_fwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
                                               void *workspace, const struct fused_sm80_fwd_tile *tile,
-                                              const struct sm80_tiling *tiling)
+                                              const struct family_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
     const int64_t row_tiles = attn_tiles(p->q_len, tile->block_m), heads = p->batch * p->q_heads;
@@ -141,16 +141,16 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const struct family_tiling tiling = tiling_of(request, tile);
     const struct fused_sm80_fwd_params params = params_of(request, tensors, run->workspace, tile, &tiling);
     const enum attn_status status =
-        sm80_launch_schedule(request, &params.family, &tiling, 1, tile->tile.blocks_per_sm, run, why);
+        family_launch_schedule(request, tensors, &tiling, 1, tile->tile.blocks_per_sm, run, why);
     if (status != ATTN_OK)
         return status;
     return attn_launch_kernel(
         &(struct attn_launch){.name = "fused_fwd_kernel",
                               .kernel = (const void *)kernels_of(tile, request)[p->dtype == ATTN_BF16],
-                              .blocks = sm80_work_tiles(p, false, tile->block_m) * p->q_heads,
+                              .blocks = family_work_tiles(p, false, tile->block_m) * p->q_heads,
                               .threads = tile->threads,
                               .smem_bytes = tile->tile.smem_bytes},
         &params, run, why);

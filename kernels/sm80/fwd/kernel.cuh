@@ -168,9 +168,9 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
     const Sequence &s = work.sequence;
     if (s.number < 0)
         return;
-    const TileRange range = key_tiles_of(family, s, work.first_row, M, N);
+    const TileRange range = key_tiles_of(family.window, s, work.first_row, M, N);
     const int warp_row = work.first_row + warp_offset;
-    const WarpView view = {warp_row + s.kv_len - s.q_len, min(Traits<Tile>::ROWS, s.q_len - warp_row), s.kv_len};
+    const RowsView view = {warp_row + s.kv_len - s.q_len, min(Traits<Tile>::ROWS, s.q_len - warp_row), s.kv_len};
     const auto mask = [&] { return const_cast<const volatile BlockFacts &>(facts).mask; };
     VisibleTiles<M, N, false> visible;
     KvPanels<Tile> loader = {&facts, 0, s.kv_len, range.end, shared_address(smem.k)};
@@ -180,12 +180,12 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
         const int kv_head = work.head / params.group;
         facts.k = family_head(params, params.k, params.k_strides, s, s.k_first, kv_head);
         facts.v = family_head(params, params.v, params.v_strides, s, s.k_first, kv_head);
-        facts.mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
+        facts.mask = family.mask.blocks == NULL ? NULL : mask_of_head(family.mask, s.number, work.head);
         facts.sequence = s.number;
         facts.head = work.head;
     }
     __syncthreads();
-    int n = visible.start(family, mask, range, work.first_row);
+    int n = visible.start(family.mask, mask, range, work.first_row);
     bool is_whole = visible.is_whole(n);
     loader.next = n;
     if (n < range.end) {
@@ -200,14 +200,14 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
     LaneAddresses at = {shared_address(smem.q) + warp_offset * 128 + rows_first(lane), 0, 0};
     for (int stage = 0; n < range.end; stage ^= 1) {
         const FamilyTile tile = {&facts, s.kv_len, warp_row, n * N, view.diagonal, !is_whole, true};
-        const bool is_unmasked = is_whole && view.sees_all(family, n * N, N);
-        loader.next = visible.after(family, mask, n, range.end, warp_row & ~(M - 1));
+        const bool is_unmasked = is_whole && view.sees_all(family.window, n * N, N);
+        loader.next = visible.after(family.mask, mask, n, range.end, warp_row & ~(M - 1));
         loader.to = shared_address(smem.k) + (stage ^ 1) * STAGE_BYTES;
         is_whole = visible.is_whole(loader.next);
         at.k = shared_address(smem.k) + columns_first(lane) + stage * STAGE_BYTES;
         at.v = shared_address(smem.v) + rows_first(lane) + stage * STAGE_BYTES;
         wait_for_tile();
-        if (!view.sees(family, n * N, N))
+        if (!view.sees(family.window, n * N, N))
             loader.copy(params);
         else if (is_unmasked)
             compute_tile<T, Tile, false, Family>(acc, loader, params, at, 0, Mask(), tile);

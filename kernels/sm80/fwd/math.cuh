@@ -1,7 +1,7 @@
 /* fused_sm80, forward: what a warp computes of one tile of keys. The kernel and its description: kernel.cuh. */
 #pragma once
 #include "kernels/device/arithmetic.cuh"
-#include "kernels/device/dropout.cuh"
+#include "kernels/family/dropout.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/sm80/fwd/work.cuh"
@@ -106,8 +106,8 @@ __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &
     int first[2], right[2], end[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        first[i] = eights_up(diagonal - family.window_left - column - i);
-        right[i] = eights_up(diagonal + family.window_right + 1 - column - i);
+        first[i] = eights_up(diagonal - family.window.left - column - i);
+        right[i] = eights_up(diagonal + family.window.right + 1 - column - i);
         end[i] = eights_up(tile.kv_len - column - i);
     }
 #pragma unroll
@@ -118,11 +118,11 @@ __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &
             uint32_t seen = ~0u;             /* by the eight rows of this half, of every eight keys */
             if (tile.has_hidden) {
                 const int row_block =
-                    min((tile.row + 16 * m + 8 * half) / family.mask_block, family.mask_row_blocks - 1);
-                const int key_block = min((tile.key + lane % N8 * 8) / family.mask_block, family.mask_key_blocks - 1);
+                    min((tile.row + 16 * m + 8 * half) / family.mask.block, family.mask.row_blocks - 1);
+                const int key_block = min((tile.key + lane % N8 * 8) / family.mask.block, family.mask.key_blocks - 1);
                 seen = __ballot_sync(
                     WHOLE_WARP,
-                    tile.facts->mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+                    tile.facts->mask[static_cast<int64_t>(row_block) * family.mask.key_blocks + key_block] != 0);
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -137,7 +137,7 @@ __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &
 }
 
 /* tanh of the scores times `inner`, which is 2 log2(e) scale / softcap: tanh x = 1 - 2 / (1 + e^2x), whose error is
- * up to 2^-22, and of a score softcap times as much: hence SM80_FAMILY_MAX_SOFTCAP. */
+ * up to 2^-22, and of a score softcap times as much: hence FAMILY_MAX_SOFTCAP. */
 template <typename Tile> __device__ __forceinline__ void cap_scores(Scores<Tile> &scores, float inner)
 {
 #pragma unroll
@@ -221,8 +221,8 @@ __device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const
                                        const FamilyTile &tile, int n_slice)
 {
     const uint32_t lane = threadIdx.x % WARP;
-    const DropoutTest test(family.dropout_threshold);
-    const DropoutHead head(family.dropout_keys, tile.facts->sequence, tile.facts->head);
+    const DropoutTest test(family.dropout.threshold);
+    const DropoutHead head(family.dropout.keys, tile.facts->sequence, tile.facts->head);
     const DropoutKeys keys = dropout_keys(head, (tile.key / 16 + n_slice) * 4 + lane % 4);
 #pragma unroll
     for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m) {
@@ -289,8 +289,8 @@ __device__ __forceinline__ void compute_tile(Accumulators<Tile> &acc, Loader &lo
     compute_scores<T, Tile>(scores, at.q, at.k);
     if constexpr (Attributes::FAMILY) {
         loader.copy(params);
-        if (params.family.softcap_inner != 0.0f)
-            cap_scores<Tile>(scores, params.family.softcap_inner);
+        if (params.family.softcap.inner != 0.0f)
+            cap_scores<Tile>(scores, params.family.softcap.inner);
         if (MASKED)
             mask_family<Tile>(scores, params, tile);
     } else if constexpr (MASKED && Attributes::SPARSE) {

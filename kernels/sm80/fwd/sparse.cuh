@@ -1,12 +1,12 @@
 /* fused_sm80, forward: packed lengths and block masks, also with windows, at a head_dim that the tile has exactly; with
  * dropout windows alone, too (without: window.cuh). The kernel and its description: kernel.cuh.
  *
- * The dense kernel's loop over a list of tiles (tile_list.cuh). A tile of which a warp's rows see every pair is
+ * The dense kernel's loop over a list of tiles (tile_lists.cuh). A tile of which a warp's rows see every pair is
  * computed as in the dense kernel; any other in two pieces of half its keys: a warp leaves a piece out where none of
  * its rows sees any of it, and computes it with masks where one does. */
 #pragma once
 #include "kernels/sm80/fwd/math.cuh"
-#include "kernels/sm80/tile_list.cuh"
+#include "kernels/family/tile_lists.cuh"
 
 namespace sm80_fwd {
 
@@ -112,7 +112,7 @@ __device__ __forceinline__ void list_key_tiles(TileList &list, const fused_sm80_
         return;
     }
     fill_list<Traits<Tile>::THREADS>(list, first, end, [&](int tile) {
-        return tile_bits_of<false>(family, work.sequence, work.first_row, M, tile * N, N);
+        return tile_bits_of<false>(family.window, work.sequence, work.first_row, M, tile * N, N);
     });
 }
 
@@ -136,7 +136,7 @@ template <typename Tile> __device__ __forceinline__ int warp_row_of(const Sparse
     return block.work.first_row + static_cast<int>(threadIdx.x) / WARP * Traits<Tile>::ROWS;
 }
 
-template <typename Tile> __device__ __forceinline__ WarpView warp_view_of(const SparseBlock &block)
+template <typename Tile> __device__ __forceinline__ RowsView warp_view_of(const SparseBlock &block)
 {
     const Sequence &s = block.work.sequence;
     const int row = warp_row_of<Tile>(block);
@@ -152,15 +152,15 @@ __device__ __forceinline__ void compute_cut_tile(Accumulators<Tile> &acc, const 
     constexpr int KEYS = Tile::BLOCK_N / 2;
     using Piece = PieceOf<Tile, KEYS>;
     const int row = warp_row_of<Tile>(block);
-    const WarpView view = warp_view_of<Tile>(block);
+    const RowsView view = warp_view_of<Tile>(block);
     const bool has_hidden = (entry & TILE_HAS_HIDDEN) != 0;
     int key = (entry >> TILE_BITS) * Tile::BLOCK_N;
 #pragma unroll 1
     for (int piece = 0; piece < Tile::BLOCK_N; piece += KEYS, key += KEYS, at.k += KEYS * 128, at.v += KEYS * 128)
-        if (key < view.kv_len && view.sees(params.family, key, KEYS))
+        if (key < view.kv_len && view.sees(params.family.window, key, KEYS))
             compute_tile<T, Piece, true, Attributes>(acc, loader, params, at, 0, Mask(),
                                                      {&block.facts, view.kv_len, row, key, view.diagonal, has_hidden,
-                                                      has_hidden || !view.sees_all(params.family, key, KEYS)});
+                                                      has_hidden || !view.sees_all(params.family.window, key, KEYS)});
 }
 
 /* What is needed of a tile that the warp's rows see in full: with dropout, where it is. */
@@ -182,9 +182,9 @@ __device__ __forceinline__ bool sees_whole(const SparseBlock &block, const fused
 {
     if ((entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0)
         return true;
-    const WarpView view = warp_view_of<Tile>(block);
+    const RowsView view = warp_view_of<Tile>(block);
     return (entry & TILE_HAS_HIDDEN) == 0 && view.rows > 0 &&
-           view.sees_all(family, (entry >> TILE_BITS) * Tile::BLOCK_N, Tile::BLOCK_N);
+           view.sees_all(family.window, (entry >> TILE_BITS) * Tile::BLOCK_N, Tile::BLOCK_N);
 }
 
 /* Sparse attention: the tiles of keys that the rows of the block see, one after the other. */
@@ -209,11 +209,11 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         block.work = work;
         block.facts.k = family_head(params, params.k, params.k_strides, s, s.k_first, kv_head);
         block.facts.v = family_head(params, params.v, params.v_strides, s, s.k_first, kv_head);
-        block.facts.mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
+        block.facts.mask = family.mask.blocks == NULL ? NULL : mask_of_head(family.mask, s.number, work.head);
         block.facts.sequence = s.number;
         block.facts.head = work.head;
     }
-    const TileRange range = key_tiles_of(family, s, work.first_row, M, N);
+    const TileRange range = key_tiles_of(family.window, s, work.first_row, M, N);
     list_key_tiles<Tile>(block.list, family, work, range.first, range.end);
     SparseLoader<T, Tile> loader;
     loader.facts = &block.facts;

@@ -205,7 +205,7 @@ __device__ __forceinline__ uint16_t *family_head(const Params &params, const voi
                                                  int head)
 {
     return static_cast<uint16_t *>(const_cast<void *>(tensor)) +
-           head_offset(params.family, strides.batch, strides.head, strides.row, s, first, head);
+           head_offset(params.family.lengths, strides.batch, strides.head, strides.row, s, first, head);
 }
 
 /* On return tile n has arrived for all threads, and all have finished with tile n - 1. */

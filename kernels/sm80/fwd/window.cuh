@@ -50,11 +50,11 @@ template <typename Tile> __device__ __forceinline__ WindowWork window_work(const
     const fused_sm80_family &family = params.family;
     const WorkTile work = ordered_work_tile(params, M, block);
     const Sequence s = {work.batch, params.q_len, params.kv_len, 0, 0};
-    const TileRange range = key_tiles_of(family, s, work.first_row, M, N);
+    const TileRange range = key_tiles_of(family.window, s, work.first_row, M, N);
     const int diagonal = work.first_row + s.kv_len - s.q_len, rows = min(M, s.q_len - work.first_row);
     /* What all rows see: from key `left` on, to before `right`. */
-    const int left = max(diagonal + rows - 1 - family.window_left, 0);
-    const int right = max(min(s.kv_len, diagonal + family.window_right + 1), 0);
+    const int left = max(diagonal + rows - 1 - family.window.left, 0);
+    const int right = max(min(s.kv_len, diagonal + family.window.right + 1), 0);
     const int whole = max(min((left + N - 1) / N, range.end), range.first);
     return {{s, work.head, work.first_row, 0}, {range.first, whole, max(min(right / N, range.end), whole), range.end}};
 }
@@ -67,15 +67,15 @@ __device__ __forceinline__ void compute_cut_window(Accumulators<Tile> &acc, cons
 {
     constexpr int KEYS = 32;
     using Piece = PieceOf<Tile, KEYS>;
-    const WarpView view = {row + params.kv_len - params.q_len, min(Traits<Tile>::ROWS, params.q_len - row),
+    const RowsView view = {row + params.kv_len - params.q_len, min(Traits<Tile>::ROWS, params.q_len - row),
                            params.kv_len};
     int key = tile * Tile::BLOCK_N;
 #pragma unroll 1
     for (int piece = 0; piece < Tile::BLOCK_N; piece += KEYS, key += KEYS, at.k += KEYS * 128, at.v += KEYS * 128)
-        if (key < view.kv_len && view.sees(params.family, key, KEYS))
+        if (key < view.kv_len && view.sees(params.family.window, key, KEYS))
             compute_tile<T, Piece, true, Attributes>(
                 acc, loader, params, at, 0, Mask(),
-                {NULL, view.kv_len, row, key, view.diagonal, false, !view.sees_all(params.family, key, KEYS)});
+                {NULL, view.kv_len, row, key, view.diagonal, false, !view.sees_all(params.family.window, key, KEYS)});
 }
 
 /* What all warps of a block need seldom. */

@@ -48,41 +48,24 @@ __device__ __forceinline__ FamilyWork family_work_of_block(const Params &params,
 {
     const fused_sm80_family &family = params.family;
     FamilyWork work;
-    if (family.work == NULL) {
+    if (family.order.work == NULL) {
         const WorkTile tile = ordered_work_tile(params, block_m, block);
         work.head = tile.head;
         work.first_row = tile.first_row;
         work.own = 0;
-        work.sequence = sequence_at(family, tile.batch, params.q_len, params.kv_len);
+        work.sequence = sequence_at(family.lengths, tile.batch, params.q_len, params.kv_len);
     } else {
-        const int number = quotient(block, family.work_heads);
-        const fused_sm80_work tile = family.work[number];
-        work.head = tile.head + block - number * family.work_heads.value;
+        const int number = quotient(block, family.order.heads);
+        const family_work tile = family.order.work[number];
+        work.head = tile.head + block - number * family.order.heads.value;
         work.first_row = tile.tile * block_m;
-        work.own = family.cu_seqlens_q == NULL ? tile.tile : number;
+        work.own = family.lengths.cu_seqlens_q == NULL ? tile.tile : number;
         work.sequence.number = tile.sequence;
         if (tile.sequence >= 0)
-            work.sequence = sequence_at(family, tile.sequence, params.q_len, params.kv_len);
+            work.sequence = sequence_at(family.lengths, tile.sequence, params.q_len, params.kv_len);
     }
     return work;
 }
-
-/* A tile as one warp sees it: whether any of its rows sees any key, and whether all see all, as far as causality,
- * window and the ends of the sequence go. */
-struct WarpView {
-    int diagonal, rows, kv_len;
-
-    __device__ __forceinline__ bool sees(const fused_sm80_family &family, int key, int keys) const
-    {
-        return rows > 0 && key <= diagonal + rows - 1 + family.window_right &&
-               key + keys > diagonal - family.window_left;
-    }
-    __device__ __forceinline__ bool sees_all(const fused_sm80_family &family, int key, int keys) const
-    {
-        return key + keys <= min(kv_len, diagonal + family.window_right + 1) &&
-               key >= diagonal + rows - 1 - family.window_left;
-    }
-};
 
 /* ---- output --------------------------------------------------------------------------------------------------- */
 
@@ -93,7 +76,7 @@ __device__ __forceinline__ float *lse_of(const Params &params, const WorkTile &w
 
 __device__ __forceinline__ float *lse_of(const Params &params, const FamilyWork &work)
 {
-    return params.lse + lse_offset(params.family, work.sequence, work.head, params.q_heads);
+    return params.lse + lse_offset(params.family.lengths, work.sequence, work.head, params.q_heads);
 }
 
 template <typename T> __device__ __forceinline__ T *output_of(const Params &params, const WorkTile &work)
@@ -130,7 +113,7 @@ __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, cons
             const int row = 16 * m + 8 * half + lane / 4;
             const float sum = SUM_BY_MMA<T, Tile, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
             const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
-            factor[m][half] = Attributes::DROPOUT ? inverse * params.family.keep_factor : inverse;
+            factor[m][half] = Attributes::DROPOUT ? inverse * params.family.dropout.keep_factor : inverse;
             if (lane % 4 == 0 && row < rows)
                 lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (acc.max_log2[m][half] + log2f(sum));
         }

@@ -7,15 +7,21 @@
 
 enum {
     SM90_BWD_KV_TILE = 128, /* keys of a tile, which is the work of one block, or of one for each of its parts */
-    /* Elements of dQ of a block of the kernels before and after: 64 queries of head_dim 128 or 128 of head_dim 64. The
-     * main kernel has one tile of queries of this size, or two of half of it. */
-    SM90_BWD_ROW_BLOCK_FLOATS = 8192,
     SM90_BWD_ROW_WARPS = 8, /* of these blocks; slabs of 16 rows of 64 columns of a tile of keys are as many */
     SM90_BWD_MOST_SEARCHED_TILES = 384, /* tiles of keys of a kv head with SM90_BWD_WHOLE_PARTS: a thread for each */
 };
 
+/* Queries of a row block, which is what a block of the kernels before and after has: their dQ in fp32 is 32 KB. The
+ * main kernel has one tile of so many queries, or two of half of it. */
+enum { SM90_BWD_ROW_BLOCK_ROWS_D64 = 128, SM90_BWD_ROW_BLOCK_ROWS_D128 = 64 };
+
+ATTN_FUNCTION int sm90_bwd_row_block_rows(int64_t head_dim)
+{
+    return head_dim == 64 ? SM90_BWD_ROW_BLOCK_ROWS_D64 : SM90_BWD_ROW_BLOCK_ROWS_D128;
+}
+
 /* A tile of queries of the main kernel, which is one step of a block, and what an estimate needs to know about it.
- * Times are in per cent of that of a long step: one of SM90_BWD_ROW_BLOCK_FLOATS. */
+ * Times are in per cent of that of a long step: one of a whole row block. */
 struct sm90_bwd_q_tile {
     int queries;
     int step_time;

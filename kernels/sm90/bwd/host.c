@@ -29,7 +29,7 @@ static const double LEAST_PAIR_STEPS = 400, SHORT_PAIR = 1.06, CAUSAL_SHARED_PAI
 /* Blocks of the kernels before and after, for each head. */
 static int64_t row_blocks_of(const struct attn_problem *p)
 {
-    return attn_tiles(p->q_len, SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim);
+    return attn_tiles(p->q_len, sm90_bwd_row_block_rows(p->head_dim));
 }
 
 /* Blocks of keys and tiles of queries are numbered in 32 bits. Parts are few where blocks are many. */
@@ -37,7 +37,7 @@ static enum attn_status check_grid(const struct attn_problem *p, const struct fu
                                    struct attn_message *why)
 {
     const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
-    const int64_t block_tiles = SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim / tile->q.queries;
+    const int64_t block_tiles = sm90_bwd_row_block_rows(p->head_dim) / tile->q.queries;
     const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
 
     return status == ATTN_OK ? attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, p->batch, why) : status;
@@ -193,7 +193,7 @@ static struct workspace workspace_of(const struct attn_request *request, const s
 {
     const struct attn_problem *p = request->problem;
     const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
-    const int64_t row_blocks = rows * p->head_dim / SM90_BWD_ROW_BLOCK_FLOATS;
+    const int64_t row_blocks = rows / sm90_bwd_row_block_rows(p->head_dim);
     const int64_t semaphores = request->deterministic ? row_blocks * SM90_BWD_TILE_SEMAPHORES : 0;
     const int64_t kv_floats =
         params->summed_parts > 1 ? sm90_bwd_sums_offset(params->summed_parts, 0, params->summed_tiles, (int)p->head_dim)
@@ -252,7 +252,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                const struct attn_run *run, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const int bf16 = p->dtype == ATTN_BF16, wide = p->head_dim == 128;
+    const int bf16 = p->dtype == ATTN_BF16, head_dim = sm90_head_dim_of(p->head_dim);
     const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&fused_sm90_bwd_tiles, request, why);
     struct fused_sm90_bwd_params params = {.dq_semaphores = NULL};
 
@@ -277,7 +277,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int clusters = has_many && params.work_tiles > most ? most : params.work_tiles;
     const struct attn_launch preprocess = {
         .name = "preprocess",
-        .kernel = (const void *)fused_sm90_bwd_preprocess[request->deterministic][bf16][wide],
+        .kernel = (const void *)fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim],
         .blocks = row_blocks,
         .threads = SM90_BWD_ROW_THREADS,
         .is_pass = true};
@@ -290,7 +290,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                             .is_pass = true,
                                             .overlaps_previous = true};
     const struct attn_launch convert = {.name = "convert",
-                                        .kernel = (const void *)fused_sm90_bwd_convert[bf16][wide],
+                                        .kernel = (const void *)fused_sm90_bwd_convert[bf16][head_dim],
                                         .blocks = row_blocks + sum_blocks,
                                         .threads = SM90_BWD_ROW_THREADS,
                                         .is_pass = true,

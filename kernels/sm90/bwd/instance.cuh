@@ -47,9 +47,10 @@ template <template <typename> class Tile> constexpr size_t smem_bytes()
 
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \
-        kernel_of<TILE<__half>, DETERMINISTIC>(), kernel_of<TILE<__nv_bfloat16>, DETERMINISTIC>()                      \
+        kernel_of<With<TILE<__half>, Dense, Plain>, DETERMINISTIC>(),                                                  \
+            kernel_of<With<TILE<__nv_bfloat16>, Dense, Plain>, DETERMINISTIC>()                                        \
     }
-#define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                            \
+#define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},

@@ -2,8 +2,6 @@
  * warpgroup's keys, columns are queries. A thread has 4 scores of each 8 columns: in the order of a wgmma
  * accumulator (wgmma.cuh). */
 #pragma once
-#include <climits>
-
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -81,13 +79,13 @@ template <int COUNT> struct PrefetchedStats {
     float2 at[COUNT];
 };
 
-template <typename Tile> using FirstStats = PrefetchedStats<Traits<Tile>::PREFETCHED>;
+template <typename Tile> using FirstStats = PrefetchedStats<Tile::SCHEDULE.prefetched>;
 
 template <typename Tile> __device__ __forceinline__ FirstStats<Tile> prefetch_stats(uint32_t stats)
 {
     FirstStats<Tile> prefetched;
 #pragma unroll
-    for (int n = 0; n < Traits<Tile>::PREFETCHED; ++n)
+    for (int n = 0; n < Tile::SCHEDULE.prefetched; ++n)
         prefetched.at[n] = load_shared_float2(stats + n * 8 * sizeof(float));
     return prefetched;
 }
@@ -118,18 +116,17 @@ __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCO
                                                     const FirstStats<Tile> &prefetched, const Params &params,
                                                     int first_key, int tile, int warp, int lane)
 {
+    using Work = typename Tile::Work;
     constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
     /* The first query that sees this warpgroup's first key, counted from the tile's first. */
-    const int diagonal = first_key - params.shift - tile * Tile::Q_TILE;
+    const int diagonal = Work::diagonal(params, first_key, tile, Tile::Q_TILE);
     int first_visible[2] = {0, 0};
 
-    if ((params.causal && diagonal + GROUP_KEYS - 1 > 0) || first_key + GROUP_KEYS > params.kv_len) {
+    if (Work::is_cut(params, first_key, GROUP_KEYS, diagonal)) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int row = warp * 16 + lane / 4 + 8 * i;
-            first_visible[i] = params.causal ? diagonal + row - lane % 4 * 2 : 0;
-            if (first_key + row >= params.kv_len)
-                first_visible[i] = INT_MAX;
+            first_visible[i] = Work::first_visible(params, first_key, row, diagonal, lane % 4 * 2);
         }
         scores_to_p<true>(s, lse2, prefetched, params.scale_log2, first_visible);
     } else {
@@ -179,7 +176,9 @@ __device__ __forceinline__ void send_gradient(uint32_t rows, const CUtensorMap *
     if (lane == 0) {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
-            tma_store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
+            tma_store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS,
+                           Tile::Work::key_coordinate(work, row), work.kv_head,
+                           Tile::Work::batch_coordinate(work.batch));
         tma_store_commit();
     }
 }

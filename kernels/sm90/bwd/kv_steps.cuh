@@ -95,8 +95,7 @@ template <typename Tile> struct Walk {
         first_key = own_kv_tile<Tile>(tile_of_keys) * KV_TILE + group * Traits<Tile>::GROUP_KEYS;
         first_tile = keep_uniform(tile_of_keys.first_tile[0]);
         if constexpr (Traits<Tile>::IS_PAIR) {
-            first_visible_tile = keep_uniform(sm90_bwd_first_tile(first_key, params.causal, params.shift, params.q_len,
-                                                                  params.kv_len, Tile::Q_TILE, params.q_tiles));
+            first_visible_tile = keep_uniform(Tile::Work::first_tile(params, first_key, Tile::Q_TILE));
             /* With another head behind it not more than one step is passed over: the next one that is visible must be
              * in shared memory beside the last. Others have weights of 0. */
             if (params.group > 1)
@@ -114,7 +113,7 @@ template <typename Tile> struct Walk {
         ++step;
         pipeline.advance();
         if (--tile < first_tile)
-            tile = params.q_tiles - 1;
+            tile = Tile::Work::last_tile(params);
     }
 
     /* Goes on to the first step, the current one included, whose queries see any of the warpgroup's keys, and waits for

@@ -26,10 +26,10 @@ compute_ds(uint32_t (&p_ds)[Traits<Tile>::SCORES / 2], float (&difference)[Trait
 #pragma unroll
     for (int n = 0; n < S::SCORES / 4; ++n) {
         subtract_delta(difference, dp, n, neg_delta, prefetched);
-        if (TO_DS && !S::DS_IN_TWO_LOOPS)
+        if (TO_DS && !Tile::SCHEDULE.ds_in_two_loops)
             p_to_ds<typename Tile::Element>(p_ds, n, difference);
     }
-    if (TO_DS && S::DS_IN_TWO_LOOPS)
+    if (TO_DS && Tile::SCHEDULE.ds_in_two_loops)
         p_to_ds<typename Tile::Element>(p_ds, difference);
 }
 
@@ -96,17 +96,17 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
             wait_dout(smem, now);
         start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + of_dout * STAGE_STEP);
         FirstStats<Tile> neg_delta;
-        if (S::LOADS_DELTA == S::BEFORE_DV_START)
+        if (Tile::SCHEDULE.loads_delta == BEFORE_DV_START)
             neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
         start_gradient<T, Tile>(dv, p, operand.dout_transposed + of_dout * STAGE_STEP);
-        if (S::LOADS_DELTA == S::BEHIND_DV_START)
+        if (Tile::SCHEDULE.loads_delta == BEHIND_DV_START)
             neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
         at.advance(params);
         at.wait_next_visible(smem, params);
-        uint32_t to = S::WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
-        if (S::LOADS_DELTA == S::WITH_NEXT_Q)
+        uint32_t to = Tile::SCHEDULE.waits_late ? 0 : wait_ds_empty(smem, now, at.warp_row);
+        if (Tile::SCHEDULE.loads_delta == WITH_NEXT_Q)
             neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
-        if (S::DS_BESIDE_DV)
+        if (Tile::SCHEDULE.ds_beside_dv)
             wgmma_wait<1>();
         else
             finish_dv(dv, p);
@@ -114,52 +114,52 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         /* dP - D. Beside dV it replaces dP, as no registers are left. Otherwise it has registers of its own, which
          * leaves the assembler more freedom in the order of instructions. */
         float own[S::SCORES];
-        float(&difference)[S::SCORES] = S::DS_BESIDE_DV ? s : own;
-        constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* fp16: dV reads P from p_ds */
+        float(&difference)[S::SCORES] = Tile::SCHEDULE.ds_beside_dv ? s : own;
+        constexpr bool TO_DS = S::KEEPS_P || !Tile::SCHEDULE.ds_beside_dv; /* fp16: dV reads P from p_ds */
         compute_ds<Tile, TO_DS>(p_ds, difference, s, stats_address(smem, of_dout, 1, at.lane), neg_delta);
-        if (S::WAITS_LATE)
+        if (Tile::SCHEDULE.waits_late)
             to = wait_ds_empty(smem, now, at.warp_row);
-        if (S::DS_BESIDE_DV)
+        if (Tile::SCHEDULE.ds_beside_dv)
             finish_dv(dv, p);
         if (!TO_DS)
             p_to_ds<T>(p_ds, difference);
         store_ds<Tile>(to, p_ds, at.lane);
         FirstStats<Tile> lse2;
-        if (S::ANNOUNCES_FIRST)
+        if (Tile::SCHEDULE.announces_first)
             announce_ds(smem, at, now);
         /* After the last step this reads a stage that holds another one, or that is being loaded, and K where the next
          * V may be arriving; the result is not used. */
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
-        if (!S::ANNOUNCES_FIRST)
+        if (!Tile::SCHEDULE.announces_first)
             announce_ds(smem, at, now);
-        if (S::LOADS_LSE_EARLY)
+        if (Tile::SCHEDULE.loads_lse_early)
             lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
         if (!S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
-        if (S::TESTS_DOUT)
+        if (Tile::SCHEDULE.tests_dout == TESTS_EARLY)
             dout_ready = test_dout(smem, at.step);
-        if (!S::LOADS_LSE_EARLY)
+        if (!Tile::SCHEDULE.loads_lse_early)
             lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
-        if (S::TESTS_DOUT_LATE)
+        if (Tile::SCHEDULE.tests_dout == TESTS_LATE)
             dout_ready = test_dout(smem, at.step);
         wgmma_wait<1>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
-        if constexpr (S::KEEPS_P && !S::PACKS_P_LAST)
+        if constexpr (S::KEEPS_P && !Tile::SCHEDULE.packs_p_last)
             pack<T>(p_bf16, s);
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(p_ds);
-        if (!S::RELEASES_LAST)
+        if (!Tile::SCHEDULE.releases_last)
             release_stage(smem, stage, at.lane);
         /* In a pair a warp passes over up to three steps, as many as Q has stages: the stage of this one is needed. */
         if (S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
         pack<__half>(p_ds, s);
-        if constexpr (S::PACKS_P_LAST)
+        if constexpr (Tile::SCHEDULE.packs_p_last)
             pack<T>(p_bf16, s);
-        if (S::RELEASES_LAST)
+        if (Tile::SCHEDULE.releases_last)
             release_stage(smem, stage, at.lane);
     }
 

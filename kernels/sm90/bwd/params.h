@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/sm90/bwd/geometry.h"
+#include "kernels/sm90/head_dims.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +44,7 @@ enum {
 };
 
 /* The parameter of every kernel. "Tiles" are tiles of queries of the main kernel, numbered over all query heads. A head
- * has q_tiles of them; in stats and dq_sum it has those of row_blocks blocks of SM90_BWD_ROW_BLOCK_FLOATS each: where
+ * has q_tiles of them; in stats and dq_sum it has those of row_blocks row blocks (sm90_bwd_row_block_rows): where
  * two tiles make a block, the last one may not be used. */
 struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
@@ -105,9 +106,9 @@ struct fused_sm90_bwd_tile {
 
 /* bwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[], fused_sm90_bwd_d128[];
-extern const struct attn_tile_table fused_sm90_bwd_tiles;              /* of all of them: host.c */
-extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][2]; /* [deterministic][bf16][head_dim 128] */
-extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][2];       /* [bf16][head_dim 128] */
+extern const struct attn_tile_table fused_sm90_bwd_tiles;                           /* of all of them: host.c */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS]; /* [deterministic][bf16] */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS];       /* [bf16] */
 
 #ifdef __cplusplus
 }
@@ -117,7 +118,11 @@ namespace sm90_bwd {
 using Params = fused_sm90_bwd_params;
 
 constexpr int LANES = 32, WARPGROUP = 128;
-constexpr int KV_TILE = SM90_BWD_KV_TILE, ROW_BLOCK_FLOATS = SM90_BWD_ROW_BLOCK_FLOATS;
+constexpr int KV_TILE = SM90_BWD_KV_TILE;
+/* Queries of a row block, and elements of its dQ. */
+template <int HEAD_DIM>
+constexpr int ROW_BLOCK_ROWS = HEAD_DIM == 64 ? SM90_BWD_ROW_BLOCK_ROWS_D64 : SM90_BWD_ROW_BLOCK_ROWS_D128;
+template <int HEAD_DIM> constexpr int ROW_BLOCK_FLOATS = ROW_BLOCK_ROWS<HEAD_DIM> *HEAD_DIM;
 constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
 constexpr int PANEL_COLUMNS = SM90_BWD_PANEL_COLUMNS, ROW_BYTES = 2 * PANEL_COLUMNS;
 constexpr int NO_WORK = SM90_BWD_NO_WORK, SKIPPED = SM90_BWD_SKIPPED;

@@ -42,7 +42,7 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
     grid_wait_for_last();
-    add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS + slab * SLAB_FLOATS, lane);
+    add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM> + slab * SLAB_FLOATS, lane);
     write_slab<T>(sum, params.dqk_scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
                   params.dq_rows.stride_row, params.q_len - row, lane);
@@ -178,5 +178,5 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
 
 using namespace sm90_bwd;
 
-extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][2] = {
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS] = {
     {convert<__half, 64>, convert<__half, 128>}, {convert<__nv_bfloat16, 64>, convert<__nv_bfloat16, 128>}};

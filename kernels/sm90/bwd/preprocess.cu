@@ -29,7 +29,7 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
 
 #pragma unroll
     for (int column = 0; column < HEAD_DIM; column += PANEL_COLUMNS) {
-        for (int row = 0; row < ROW_BLOCK_FLOATS / HEAD_DIM; row += params.q_tile)
+        for (int row = 0; row < ROW_BLOCK_ROWS<HEAD_DIM>; row += params.q_tile)
             tma_prefetch(&params.q, column, first_row + row, static_cast<int>(block.head),
                          static_cast<int>(block.batch));
         for (int tile = blockIdx.x; tile < kv_tiles; tile += gridDim.x) {
@@ -44,7 +44,7 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
 template <typename T, int HEAD_DIM, bool DETERMINISTIC>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
 {
-    constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_FLOATS / HEAD_DIM;
+    constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_ROWS<HEAD_DIM>;
     constexpr int PASSES = BLOCK_ROWS / ROWS;
     const unsigned number = gridDim.x - 1 - blockIdx.x;
     const RowBlock block = row_block<HEAD_DIM>(params, number);
@@ -70,9 +70,10 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     if (params.prefetches && threadIdx.x == THREADS - 1)
         prefetch_operands<HEAD_DIM>(params, block);
     if (DETERMINISTIC || number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks) {
-        float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS);
+        float4 *block_sum =
+            reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM>);
 #pragma unroll
-        for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
+        for (int i = 0; i < ROW_BLOCK_FLOATS<HEAD_DIM> / 4 / THREADS; ++i)
             block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     if (!DETERMINISTIC) {
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
 
 using namespace sm90_bwd;
 
-extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][2] = {
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS] = {
     {{preprocess<__half, 64, false>, preprocess<__half, 128, false>},
      {preprocess<__nv_bfloat16, 64, false>, preprocess<__nv_bfloat16, 128, false>}},
     {{preprocess<__half, 64, true>, preprocess<__half, 128, true>},

@@ -25,7 +25,8 @@ __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtenso
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
-                 panel * PANEL_COLUMNS, own_kv_tile<Tile>(work) * KV_TILE, work.kv_head, work.batch);
+                 panel * PANEL_COLUMNS, Tile::Work::key_coordinate(work, own_kv_tile<Tile>(work) * KV_TILE),
+                 work.kv_head, Tile::Work::batch_coordinate(work.batch));
 }
 
 /* lse2 and -D of a step, beside load_rows; in a pair the one of them that belongs to what the block loads. `full`: the
@@ -52,13 +53,14 @@ __device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params
                                           int stage)
 {
     using S = Traits<Tile>;
-    const int row = tile * Tile::Q_TILE;
+    const int row = Tile::Work::q_coordinate(tile * Tile::Q_TILE);
+    const int map_batch = Tile::Work::batch_coordinate(batch);
 
     if constexpr (S::IS_PAIR) {
         if (RANK == Q_LOADER)
-            load_rows_for_both<Tile>(smem.q[stage], &smem.full[stage], &params.q, row, head, batch);
+            load_rows_for_both<Tile>(smem.q[stage], &smem.full[stage], &params.q, row, head, map_batch);
         else
-            load_rows_for_both<Tile>(smem.dout[stage], &smem.pair.dout_full[stage], &params.dout, row, head, batch);
+            load_rows_for_both<Tile>(smem.dout[stage], &smem.pair.dout_full[stage], &params.dout, row, head, map_batch);
         if (WITH_STATS)
             load_stats<Tile, RANK>(smem, params, batch, head, tile, stage, NULL);
     } else {
@@ -67,13 +69,13 @@ __device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
-                     panel * PANEL_COLUMNS, row, head, batch);
+                     panel * PANEL_COLUMNS, row, head, map_batch);
         if (WITH_STATS)
             load_stats<Tile, RANK>(smem, params, batch, head, tile, stage, &smem.full[stage]);
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
-                     panel * PANEL_COLUMNS, row, head, batch);
+                     panel * PANEL_COLUMNS, row, head, map_batch);
     }
 }
 
@@ -193,7 +195,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     __device__ __forceinline__ void count_step(const Params &params)
     {
         if (--tile < first_tile) {
-            tile = params.q_tiles - 1;
+            tile = Tile::Work::last_tile(params);
             ++head;
         }
         filled.advance();
@@ -260,9 +262,10 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel) {
-            const int key = own_kv_tile<Tile>(work) * KV_TILE;
-            tma_prefetch(&params.k, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
-            tma_prefetch(&params.v, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
+            const int key = Tile::Work::key_coordinate(work, own_kv_tile<Tile>(work) * KV_TILE);
+            const int batch = Tile::Work::batch_coordinate(work.batch);
+            tma_prefetch(&params.k, panel * PANEL_COLUMNS, key, work.kv_head, batch);
+            tma_prefetch(&params.v, panel * PANEL_COLUMNS, key, work.kv_head, batch);
         }
     }
 
@@ -278,8 +281,9 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
                         S::IS_PAIR ? S::KV_PANEL_BYTES : 0);
         if constexpr (S::IS_PAIR) /* the panel of the other block's K */
             tma_load(shared_address(smem.dq.other_k), &params.k, shared_address(&smem.v_full[slot]), L2_EVICT_FIRST,
-                     S::Q_PANELS == 1 ? pair_rank() * PANEL_COLUMNS : 0, (work.kv_tile + 1 - pair_rank()) * KV_TILE,
-                     work.kv_head, work.batch);
+                     S::Q_PANELS == 1 ? pair_rank() * PANEL_COLUMNS : 0,
+                     Tile::Work::key_coordinate(work, (work.kv_tile + 1 - pair_rank()) * KV_TILE), work.kv_head,
+                     Tile::Work::batch_coordinate(work.batch));
     }
 };
 

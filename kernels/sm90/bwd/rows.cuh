@@ -1,5 +1,5 @@
-/* The rows of a thread block of the kernels before and after the sm_90 backward: as many of one head as
- * SM90_BWD_ROW_BLOCK_FLOATS of dQ, whatever the main kernel's tile. These row blocks are taken from the last one to the
+/* The rows of a thread block of the kernels before and after the sm_90 backward: a row block of one
+ * head (sm90_bwd_row_block_rows), whatever the main kernel's tile. These row blocks are taken from the last one to the
  * first: the main kernel begins with the first heads, whose dO and dq_sum the kernel before leaves in the L2, and
  * leaves the sums of the last heads there for the kernel after. */
 #pragma once
@@ -27,7 +27,7 @@ template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Para
     const unsigned row_blocks = params.row_blocks, heads = params.q_heads; /* a division of 64 bits takes long */
     const unsigned head_index = number / row_blocks, batch = head_index / heads;
     return {head_index, batch, head_index - batch * heads,
-            static_cast<int64_t>(number - head_index * row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
+            static_cast<int64_t>(number - head_index * row_blocks) * ROW_BLOCK_ROWS<HEAD_DIM>};
 }
 
 template <typename T>

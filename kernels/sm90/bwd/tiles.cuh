@@ -12,30 +12,63 @@ namespace sm90_bwd {
 
 using namespace device;
 
+/* When the first -D of a step are loaded: when the next step's Q is there, when dV has been started, or before that. */
+enum DeltaLoad { WITH_NEXT_Q, BEHIND_DV_START, BEFORE_DV_START };
+/* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question when
+ * it needs dO; before or behind the first lse2. */
+enum DoutTest { NO_TEST, TESTS_EARLY, TESTS_LATE };
+
+/* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step. All orders
+ * compute the same; which one is fastest depends on how the assembler arranges the instructions and was found by trying
+ * (docs/kernels/sm90_bwd.md). */
+struct Schedule {
+    bool ds_beside_dv;    /* dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first */
+    bool packs_p_last;    /* P for dV is rounded behind P for dS, at the end of a step */
+    bool announces_first; /* dS is announced (arrive_ds_full) before S is started; otherwise after that */
+    bool waits_late; /* the buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before */
+    DeltaLoad loads_delta;
+    bool loads_lse_early; /* the first lse2 are loaded before dK is started */
+    bool releases_last;   /* a stage is released when P has been rounded */
+    bool ds_in_two_loops; /* dP - D of all columns is computed before dS of the first */
+    int prefetched; /* statistics that a thread loads ahead, while the product that they are needed for still runs:
+                             of how many times 8 columns */
+    DoutTest tests_dout;
+};
+constexpr Schedule D128 = {true, false, true, true, WITH_NEXT_Q, false, false, false, 2, NO_TEST},
+                   D128_LOOP_BF16 = {true, true, true, false, WITH_NEXT_Q, false, false, false, 2, NO_TEST},
+                   D128_PAIR_FP16 = {true, false, true, true, WITH_NEXT_Q, false, false, false, 2, TESTS_EARLY},
+                   D128_PAIR_BF16 = {true, false, true, false, BEHIND_DV_START, false, false, false, 2, TESTS_EARLY},
+                   D64 = {false, false, false, false, WITH_NEXT_Q, false, false, false, 2, NO_TEST},
+                   D64_BF16 = {true, false, false, true, WITH_NEXT_Q, false, false, false, 2, NO_TEST},
+                   D64_LOOP_BF16 = {true, false, false, false, BEFORE_DV_START, true, true, true, 3, NO_TEST},
+                   D64_PAIR_BF16 = {true, false, false, true, WITH_NEXT_Q, false, false, true, 2, TESTS_LATE};
+
 /* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers in fp16, of V in bf16
  * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other, PAIR: two blocks of a cluster do,
  * together, FEW: it keeps the queries of a head, which are one tile, and goes over tiles of keys; times of a step, of a
- * work tile and of the start of a block (geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these:
- * in bursts, but of pairs under steady load. Pairs and FEW have no deterministic kernels. */
+ * work tile and of the start of a block (geometry.h); the order of a step in fp16 and in bf16.
+ * docs/kernels/sm90_bwd.md has the measurements behind these: in bursts, but of pairs under steady load. Pairs and FEW
+ * have no deterministic kernels. */
 #define BWD_TILES_D128(ROW)                                                                                            \
-    ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0)                                                                           \
-    ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40)                                                                          \
-    ROW(128, 64, 3, 0, 0, PAIR, 96, 160, 40)
+    ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0, D128, D128)                                                               \
+    ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40, D128, D128_LOOP_BF16)                                                    \
+    ROW(128, 64, 3, 0, 0, PAIR, 96, 160, 40, D128_PAIR_FP16, D128_PAIR_BF16)
 #define BWD_TILES_D64(ROW)                                                                                             \
-    ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0)                                                                           \
-    ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
-    ROW(64, 128, 4, 3, 1, PAIR, 94, 180, 60)                                                                           \
-    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)                                                                             \
-    ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56)
+    ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0, D64, D64_BF16)                                                            \
+    ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40, D64, D64_LOOP_BF16)                                                      \
+    ROW(64, 128, 4, 3, 1, PAIR, 94, 180, 60, D64, D64_PAIR_BF16)                                                       \
+    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0, D64, D64)                                                                   \
+    ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56, D64, D64)
 
 #define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
-#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                          \
+#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)              \
     template <typename T> struct TILE_NAME(DIM, Q, BLOCK) {                                                            \
         using Element = T;                                                                                             \
         static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
         static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
         static constexpr bool IS_LOOP = BLOCK == LOOP || BLOCK == PAIR, IS_PAIR = BLOCK == PAIR;                       \
         static constexpr bool IS_FEW = BLOCK == FEW;                                                                   \
+        static constexpr Schedule SCHEDULE = IS_BF16<T> ? BF16 : FP16;                                                 \
     };
 template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;
 enum { ONCE, LOOP, PAIR, FEW };
@@ -45,7 +78,7 @@ BWD_TILES_D64(TILE_STRUCT)
 /* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
 template <typename Tile> struct Traits {
     /* The order of work of a KV warpgroup: kv_short_steps.cuh, otherwise kv_warpgroup.cuh. */
-    static constexpr bool HAS_SHORT_STEPS = Tile::HEAD_DIM * Tile::Q_TILE < ROW_BLOCK_FLOATS;
+    static constexpr bool HAS_SHORT_STEPS = Tile::Q_TILE < ROW_BLOCK_ROWS<Tile::HEAD_DIM>;
     static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3; /* of Q, and of dO but in a pair */
     /* Two blocks of a cluster have adjacent tiles of keys and go through the same steps (pair.cuh), with fewer
      * stages of dO. */
@@ -79,38 +112,10 @@ template <typename Tile> struct Traits {
     static constexpr bool ADDS_FROM_REGISTERS = Tile::Q_TILE == 128;
     static constexpr int DQ_BUFFERS = Tile::Q_TILE == 128 ? 1 : 2; /* 128 queries leave no room for more */
     static constexpr int SEMAPHORE_TILES = semaphore_tiles(Tile::Q_TILE);
-    static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_FLOATS / Q_FLOATS; /* of a block of preprocess */
+    static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_ROWS<Tile::HEAD_DIM> / Tile::Q_TILE; /* of a block of preprocess */
     /* bf16: whether P for dS has registers of its own, in fp16, because bf16 has too few bits for it. Short steps keep
      * it in fp32. */
     static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
-    /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step. All
-     * orders compute the same; which one is fastest depends on how the assembler arranges the instructions and was
-     * found by trying (docs/kernels/sm90_bwd.md, steps 51 and 53).
-     * DS_BESIDE_DV: dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first.
-     * PACKS_P_LAST: P for dV is rounded behind P for dS, at the end of a step.
-     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that.
-     * WAITS_LATE: the buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
-    /* Those in bf16 that have orders of their own. */
-    static constexpr bool IS_LOOP_D64 = KEEPS_P && Tile::HEAD_DIM == 64 && Tile::IS_LOOP && !IS_PAIR;
-    static constexpr bool IS_PAIR_D64 = KEEPS_P && Tile::HEAD_DIM == 64 && IS_PAIR;
-    static constexpr bool IS_PAIR_D128 = KEEPS_P && Tile::HEAD_DIM == 128 && IS_PAIR;
-    static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
-    static constexpr bool PACKS_P_LAST = KEEPS_P && Tile::HEAD_DIM == 128 && Tile::IS_LOOP && !IS_PAIR;
-    static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
-    static constexpr bool WAITS_LATE = DS_BESIDE_DV && !PACKS_P_LAST && !IS_LOOP_D64 && !IS_PAIR_D128;
-    /* When the first -D of a step are loaded: when the next step's Q is there, when dV is started, or before that. */
-    enum { WITH_NEXT_Q, BEHIND_DV_START, BEFORE_DV_START };
-    static constexpr int LOADS_DELTA = IS_LOOP_D64 ? BEFORE_DV_START : IS_PAIR_D128 ? BEHIND_DV_START : WITH_NEXT_Q;
-    /* LOADS_LSE_EARLY: the first lse2 are loaded before dK is started. RELEASES_LAST: a stage is released when P has
-     * been rounded. DS_IN_TWO_LOOPS: dP - D of all columns is computed before dS of the first. */
-    static constexpr bool LOADS_LSE_EARLY = IS_LOOP_D64, RELEASES_LAST = IS_LOOP_D64;
-    static constexpr bool DS_IN_TWO_LOOPS = IS_LOOP_D64 || IS_PAIR_D64;
-    /* The statistics that a thread loads ahead, while the product that they are needed for still runs: of how many
-     * times 8 columns. */
-    static constexpr int PREFETCHED = IS_LOOP_D64 ? 3 : 2;
-    /* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
-     * when it needs dO; before or behind the first lse2. */
-    static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128, TESTS_DOUT_LATE = IS_PAIR_D64;
     /* A pair has as many stages of dO as buffers of dS; a warp keeps Q of a step while it waits for that of the step
      * after next. */
     static_assert(!IS_PAIR || (DOUT_STAGES == 2 && STAGES >= 3 && TAKES_MORE && !HAS_SHORT_STEPS), "what pairs need");

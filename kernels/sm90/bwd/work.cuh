@@ -3,16 +3,18 @@
 #pragma once
 
 #include "kernels/sm90/bwd/params.h"
+#include "kernels/sm90/bwd/policies.cuh"
 
 namespace sm90_bwd {
-
-using WorkTile = fused_sm90_bwd_work_tile;
 
 /* How many tiles of queries share a semaphore, to execute fewer fences. */
 __host__ __device__ constexpr int semaphore_tiles(int q_tile) { return 128 / q_tile; }
 
 /* Queries of the tiles whose blocks take one work tile after the other, from a list. */
-__host__ __device__ constexpr int listed_q_tile(int head_dim) { return ROW_BLOCK_FLOATS / head_dim; }
+__host__ __device__ constexpr int listed_q_tile(int head_dim)
+{
+    return head_dim == 64 ? ROW_BLOCK_ROWS<64> : ROW_BLOCK_ROWS<128>;
+}
 
 /* A tile of keys: the first tile of queries of each KV warpgroup. Also of the kernel that adds up the parts. */
 __device__ __forceinline__ void find_first_tiles(int (&first_tile)[2], const Params &params, int kv_tile, int q_tile)
@@ -20,8 +22,7 @@ __device__ __forceinline__ void find_first_tiles(int (&first_tile)[2], const Par
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int first_key = kv_tile * KV_TILE + half * (KV_TILE / 2);
-        first_tile[half] = sm90_bwd_first_tile(first_key, params.causal, params.shift, params.q_len, params.kv_len,
-                                               q_tile, params.q_tiles);
+        first_tile[half] = Dense::first_tile(params, first_key, q_tile);
     }
 }
 

@@ -22,7 +22,7 @@ template <typename Tile> constexpr int ZERO_WARPS = Traits<Tile>::DQ_WARPS - 1;
 template <typename Tile>
 __device__ __forceinline__ void write_zeros(const Params &params, const WorkTile &work, int warp, int lane)
 {
-    constexpr int QUADS = ROW_BLOCK_FLOATS / 4;
+    constexpr int QUADS = ROW_BLOCK_FLOATS<Tile::HEAD_DIM> / 4;
     const int section = keep_uniform(work.section);
     const int first_work = section * params.section_heads * params.head_works;
     const struct sm90_bwd_zero_share share =

@@ -111,5 +111,5 @@ __global__ void __launch_bounds__(THREADS) combine(const __grid_constant__ Param
 
 using namespace sm90_fwd;
 
-extern "C" const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][2] = {
+extern "C" const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][SM90_HEAD_DIMS] = {
     {combine<__half, 64>, combine<__half, 128>}, {combine<__nv_bfloat16, 64>, combine<__nv_bfloat16, 128>}};

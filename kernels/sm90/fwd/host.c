@@ -229,7 +229,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (status == ATTN_OK && has_parts)
         status = attn_launch_kernel(
             &(struct attn_launch){.name = "combine",
-                                  .kernel = (const void *)fused_sm90_fwd_combine[bf16][p->head_dim == 128],
+                                  .kernel = (const void *)fused_sm90_fwd_combine[bf16][sm90_head_dim_of(p->head_dim)],
                                   .blocks = attn_tiles(slabs * (p->head_dim / 64), FUSED_SM90_FWD_COMBINE_THREADS / 32),
                                   .threads = FUSED_SM90_FWD_COMBINE_THREADS,
                                   .is_pass = true,

@@ -7,7 +7,8 @@ namespace sm90_fwd {
 /* Warpgroups that skip different blocks of causal problems do not take turns (ping-pong). */
 #define KERNELS(TILE, PING_PONG)                                                                                       \
     {                                                                                                                  \
-        fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>                    \
+        fused_fwd_kernel<__half, TILE, Policies<Dense, Plain, PING_PONG>>,                                             \
+            fused_fwd_kernel<__nv_bfloat16, TILE, Policies<Dense, Plain, PING_PONG>>                                   \
     }
 #define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::ROTATES_ROWS))
 #define SPLITS_NAME_1 ""
@@ -23,7 +24,7 @@ namespace sm90_fwd {
         "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS BLOCKS_NAME_##BLOCKS, #M                               \
             " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS BLOCKS_TEXT_##BLOCKS \
     }
-#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START)                                     \
+#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER)                              \
     {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), DIM, 1,                                                              \
       sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>)},                                          \
      ROWS,                                                                                                             \

@@ -8,6 +8,7 @@
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/fwd/policies.cuh"
 #include "kernels/sm90/fwd/rounding.cuh"
 #include "kernels/sm90/fwd/softmax.cuh"
 #include "kernels/sm90/fwd/tiles.cuh"
@@ -63,7 +64,7 @@ template <typename Tile> __device__ __forceinline__ void ping_pong_wait(int cons
 
 template <typename Tile> __device__ __forceinline__ void ping_pong_pass(int consumer)
 {
-    if constexpr (Traits<Tile>::FINDS_NEXT_LATE)
+    if constexpr (Tile::SCHEDULE.finds_next_late)
         asm volatile("" : "+r"(consumer));
     const int next = consumer + 1 == Traits<Tile>::CONSUMERS ? 0 : consumer + 1;
     bar_arrive(1 + Traits<Tile>::ROW_GROUPS + next, 2 * WARPGROUP);
@@ -105,17 +106,6 @@ __device__ __forceinline__ void release_stored_q(const uint64_t *q_empty)
     release(q_empty);
 }
 
-/* The scores of block n that a row does not see become -inf. `diagonal` is the first key that this thread's row g does
- * not see in a causal problem. */
-template <typename Tile>
-__device__ __forceinline__ void mask_block(float (&s)[Traits<Tile>::SCORES], const Params &params, int first_column,
-                                           int diagonal)
-{
-    const int limit[2] = {(params.causal ? min(params.kv_len, diagonal) : params.kv_len) - first_column,
-                          (params.causal ? min(params.kv_len, diagonal + 8) : params.kv_len) - first_column};
-    mask_scores(s, limit);
-}
-
 /* Releases the stage of `state` (see release) and goes on to the next one. */
 template <int STAGES>
 __device__ __forceinline__ void release_and_advance(const uint64_t (&empty)[STAGES], PipelineState<STAGES> &state)
@@ -141,164 +131,211 @@ __device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const
     }
 }
 
+/* A consumer warpgroup within a work tile: what the steps of the main loop read and write, by reference. The variables
+ * themselves are those of consume (consumer.cuh): a struct that owned them would keep them in other registers. */
+template <typename KernelElement, typename KernelTile, typename KernelPolicies> struct Consumer {
+    using T = KernelElement;
+    using Tile = KernelTile;
+    using Work = typename KernelPolicies::Work;
+    using Score = typename KernelPolicies::Score;
+    using S = Traits<Tile>;
+    static constexpr bool PING_PONG = KernelPolicies::PING_PONG;
+    static constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
+    static constexpr uint32_t STAGE_STEP = S::PANELS * S::KV_PANEL_BYTES / 16; /* of an operand, to the next stage */
+
+    SharedStorage<Tile> &smem;
+    const Params &params;
+    const int &number; /* which consumer */
+    const WorkTile &tile;
+    PipelineState<Tile::STAGES> &k, &v;
+    /* Operands of wgmma: the warpgroup's rows of Q, and its keys in stage 0 of K and of V. */
+    const uint32_t &query, &first_k, &first_v;
+    uint32_t (&q_fragments)[S::Q_FRAGMENTS][4]; /* the steps of Q that stay in registers */
+    float (&s)[S::SCORES], (&o)[S::ACCUMULATORS];
+    uint32_t (&p)[S::SCORES / 2];
+    RowState &rows;
+    float (&alpha)[2];  /* what O is to be multiplied with where the row max has moved */
+    float (&weight)[2]; /* for correct_largest */
+    float (&sum)[2];    /* AFTER_EXP: the row sums with the newest block, which those of rows are without */
+    /* Whether the warp has moved its row max in the newest block; then O still refers to the one before. With
+     * correct_largest: a score was above its limit, whether the row max has moved or not; then `weight` is set. */
+    bool &moved;
+    /* Blocks of keys are counted from the first one of this part of the work tile. */
+    const int &part_begin, &first_masked;             /* first_masked: Work::first_masked_block, counted likewise */
+    const int &first_key, &thread_row, &shift, &lane; /* as in RowGroup; thread_row: row g, counted from the tile's */
+
+    __device__ __forceinline__ uint32_t k_operand() const { return first_k + k.stage * STAGE_STEP; }
+    __device__ __forceinline__ uint32_t v_operand() const
+    {
+        return first_v + v.stage * further_in_v<Tile>(STAGE_STEP * 16);
+    }
+
+    /* Of block `block` of the sequence. */
+    __device__ __forceinline__ void mask_block(int block) const
+    {
+        const int first_column = block * Tile::BLOCK_N + first_key + lane % 4 * 2;
+        int diagonal = tile.first_row + thread_row + shift + 1;
+        if constexpr (S::CANCELS_ROUNDING) /* computed here, not ahead of the loop, which needs the registers */
+            asm volatile("" : "+r"(diagonal));
+        Work::mask(s, params, first_column, diagonal);
+    }
+};
+
 /* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S; between() is called between the two, beside S. Where it
  * writes O it has to end with a fence. */
-template <typename T, typename Tile, typename Operand, typename Other, typename Between>
-__device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
-                                               uint32_t (&p)[Traits<Tile>::SCORES / 2],
-                                               uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
-                                               const Operand &k_operand, const Other &v_operand, const Between &between)
+template <typename Consumer, typename Between>
+__device__ __forceinline__ void issue_products(Consumer &c, const Between &between)
 {
-    wgmma_hold(o);
-    wgmma_hold(p);
-    hold_q<Tile>(q_fragments);
+    using Tile = typename Consumer::Tile;
+    using T = typename Consumer::T;
+    wgmma_hold(c.o);
+    wgmma_hold(c.p);
+    hold_q<Tile>(c.q_fragments);
     wgmma_fence();
-    start_scores<T, Tile>(s, q_fragments, q, k_operand());
+    start_scores<T, Tile>(c.s, c.q_fragments, c.query, c.k_operand());
     between();
-    start_output<T, Tile>(o, p, v_operand());
+    start_output<T, Tile>(c.o, c.p, c.v_operand());
     wgmma_wait<1>();
-    wgmma_hold(s);
+    wgmma_hold(c.s);
+    Consumer::Score::apply(c.s, c.params);
 }
 
 /* The first block of keys of a tile: S = Q K_n^T and P. No row sees a key of the block from number `seen` on; where
  * that leaves no more than half of them, as with the first rows of a causal tile, only this half of S is computed. */
-template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Mask>
-__device__ __forceinline__ void
-first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
-            const PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES],
-            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
-            RowState &rows, float (&alpha)[2], const uint64_t *unreleased_q, uint32_t query, const Operand &k_operand,
-            const Mask &mask, int first_masked, int n, int seen)
+template <typename Consumer>
+__device__ __forceinline__ void first_block(Consumer &c, const uint64_t *unreleased_q, int n, int seen)
 {
-    using S = Traits<Tile>;
-    constexpr int HALF = S::HALVES_FIRST_BLOCK ? S::SCORES / 2 : S::SCORES;
+    using S = typename Consumer::S;
+    using Tile = typename Consumer::Tile;
+    using T = typename Consumer::T;
+    constexpr bool PING_PONG = Consumer::PING_PONG, HALVES = Tile::SCHEDULE.halves_first_block;
+    constexpr int HALF = HALVES ? S::SCORES / 2 : S::SCORES;
     const auto after_issue = [&] {
         if (unreleased_q != NULL)
             release_stored_q(unreleased_q);
         else if (PING_PONG)
-            ping_pong_pass<Tile>(consumer);
+            ping_pong_pass<Tile>(c.number);
         wgmma_wait<0>();
     };
-    mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
+    mbarrier_wait(shared_address(&c.smem.k_full[c.k.stage]), c.k.phase);
     if (PING_PONG && unreleased_q == NULL) /* first products of the block: issued together, all would end late */
-        ping_pong_wait<Tile>(consumer);
-    hold_q<Tile>(q_fragments);
-    if (S::HALVES_FIRST_BLOCK && seen <= S::KEYS / 2) {
-        float(&first_half)[HALF] = reinterpret_cast<float(&)[HALF]>(s);
+        ping_pong_wait<Tile>(c.number);
+    hold_q<Tile>(c.q_fragments);
+    if (HALVES && seen <= S::KEYS / 2) {
+        float(&first_half)[HALF] = reinterpret_cast<float(&)[HALF]>(c.s);
 #pragma unroll
         for (int i = HALF; i < S::SCORES; ++i)
-            s[i] = -INFINITY;
+            c.s[i] = -INFINITY;
         wgmma_fence();
-        start_scores<T, Tile>(first_half, q_fragments, query, k_operand());
+        start_scores<T, Tile>(first_half, c.q_fragments, c.query, c.k_operand());
         after_issue();
     } else {
         wgmma_fence();
-        start_scores<T, Tile>(s, q_fragments, query, k_operand());
+        start_scores<T, Tile>(c.s, c.q_fragments, c.query, c.k_operand());
         after_issue();
     }
-    wgmma_hold(s);
-    release_and_advance(smem.k_empty, k);
-    if (n >= first_masked)
-        mask(s, n);
+    wgmma_hold(c.s);
+    Consumer::Score::apply(c.s, c.params);
+    release_and_advance(c.smem.k_empty, c.k);
+    /* Of the blocks of a part only the first one that is computed, that of the last keys, may have keys to mask at the
+     * end; the main loop's mask is for whole work tiles. */
+    if (n >= c.first_masked)
+        c.mask_block(c.part_begin + n);
     if constexpr (Tile::CHECKS_AFTER_EXP)
-        first_row_max(s, rows, params.scale_log2);
+        first_row_max(c.s, c.rows, c.params.scale_log2);
     else
-        start_row_max<CORRECTS_LARGEST<T, Tile>>(s, rows, alpha, params.scale_log2);
-    exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
+        start_row_max<T, Consumer::CORRECTS>(c.s, c.rows, c.alpha, c.params.scale_log2);
+    exponentiate<T>(c.p, c.rows.sum, c.s, c.rows, c.params.scale_log2);
     if constexpr (Tile::CHECKS_AFTER_EXP)
-        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+        mbarrier_wait(shared_address(&c.smem.v_full[c.v.stage]), c.v.phase);
 }
 
-/* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. `moved`: whether the warp has moved
- * its row max in the block before, on return in this one; then O still refers to the one before. Where errors of the
- * largest weights are corrected it says that a score was above its limit, whether the row max has moved or not; then
- * `weight` has the largest weights. `sum`: AFTER_EXP, the row sums with the block before, on return with this one,
- * which those of `rows` are then without. */
-template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
-__device__ __forceinline__ void
-next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
-           PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
-           uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
-           RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
-           const Mask &mask, int first_masked, int n, bool &moved, float (&weight)[2], float (&sum)[2])
+/* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. */
+template <typename Consumer> __device__ __forceinline__ void next_block(Consumer &c, int n)
 {
-    using S = Traits<Tile>;
-    constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
+    using S = typename Consumer::S;
+    using Tile = typename Consumer::Tile;
+    using T = typename Consumer::T;
+    constexpr bool PING_PONG = Consumer::PING_PONG, CORRECTS = Consumer::CORRECTS;
+    constexpr Schedule SCHEDULE = Tile::SCHEDULE;
+    constexpr bool RELEASES_V_LATE = PING_PONG && SCHEDULE.releases_v_late;
+    SharedStorage<Tile> &smem = c.smem;
+    const Params &params = c.params;
+    RowState &rows = c.rows;
 
     if constexpr (Tile::CHECKS_AFTER_EXP) {
-        rows.sum[0] = sum[0];
-        rows.sum[1] = sum[1];
+        rows.sum[0] = c.sum[0];
+        rows.sum[1] = c.sum[1];
     }
     if constexpr (PING_PONG)
-        ping_pong_wait<Tile>(consumer);
-    if constexpr (S::WAITS_FOR_V_FIRST)
-        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
-    mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
-    if constexpr (!Tile::CHECKS_AFTER_EXP && !S::WAITS_FOR_V_FIRST)
-        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
-    issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand, [&] {
+        ping_pong_wait<Tile>(c.number);
+    if constexpr (SCHEDULE.waits_for_v_first)
+        mbarrier_wait(shared_address(&smem.v_full[c.v.stage]), c.v.phase);
+    mbarrier_wait(shared_address(&smem.k_full[c.k.stage]), c.k.phase);
+    if constexpr (!Tile::CHECKS_AFTER_EXP && !SCHEDULE.waits_for_v_first)
+        mbarrier_wait(shared_address(&smem.v_full[c.v.stage]), c.v.phase);
+    issue_products(c, [&] {
         if constexpr (!Tile::CHECKS_AFTER_EXP) {
-            if (moved && CORRECTS) {
-                const bool rescales = __any_sync(WHOLE_WARP, fminf(alpha[0], alpha[1]) < 1.0f);
-                correct_largest<T, Tile>(rows, weight, smem, params.kv_len);
+            if (c.moved && CORRECTS) {
+                const bool rescales = __any_sync(WHOLE_WARP, fminf(c.alpha[0], c.alpha[1]) < 1.0f);
+                correct_largest<T, Tile>(rows, c.weight, smem, params.kv_len);
                 if (rescales) {
-                    rescale(o, alpha);
-                    rescale_squares(smem, weight, alpha);
+                    rescale(c.o, c.alpha);
+                    rescale_squares(smem, c.weight, c.alpha);
                 }
-            } else if (moved) {
-                update_limits<T>(rows, alpha);
-                rescale(o, alpha);
+            } else if (c.moved) {
+                update_limits<T>(rows, c.alpha);
+                rescale(c.o, c.alpha);
             }
-            wgmma_hold(o);
+            wgmma_hold(c.o);
             wgmma_fence();
         }
     });
     if constexpr (PING_PONG)
-        ping_pong_pass<Tile>(consumer);
-    if constexpr (!S::RELEASES_K_LATE)
-        release_and_advance(smem.k_empty, k);
+        ping_pong_pass<Tile>(c.number);
+    if constexpr (!SCHEDULE.releases_k_late)
+        release_and_advance(smem.k_empty, c.k);
     if constexpr (Tile::CHECKS_AFTER_EXP) {
-        if (n >= first_masked)
-            mask(s, n);
-        if constexpr (S::template SHARPENS_EARLY<PING_PONG>) {
+        if (n >= c.first_masked)
+            c.mask_block(n);
+        if constexpr (!PING_PONG && SCHEDULE.sharpens_early) {
             if (n < 1) { /* of all warps, as a wait for wgmma has to be */
                 wgmma_wait<0>();
-                wgmma_hold(o);
-                if (rows.last_headroom == headroom<T>(0)) /* the exponentials would have to be repeated */
-                    catch_up<T>(o, s, rows, params.scale_log2);
+                wgmma_hold(c.o);
+                if (has_last_headroom<T>(rows, LAG_RISING)) /* the exponentials would have to be repeated */
+                    catch_up<T>(c.o, c.s, rows, params.scale_log2);
             }
         }
-    } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(first_masked - 1, 0))) {
+    } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(c.first_masked - 1, 0))) {
         /* One comparison for both: masked blocks and the last one, 0, for which n - 1 is the largest unsigned
          * number. */
-        if (n >= first_masked) {
-            mask(s, n);
+        if (n >= c.first_masked) {
+            c.mask_block(n);
             if constexpr (CORRECTS)
-                start_late_rows(s, rows, params.scale_log2);
+                start_late_rows(c.s, rows, params.scale_log2);
         }
         if (n < 1)
             sharpen_limits<T>(rows);
     }
-    if constexpr (S::RELEASES_K_LATE)
-        release_and_advance(smem.k_empty, k);
+    if constexpr (SCHEDULE.releases_k_late)
+        release_and_advance(smem.k_empty, c.k);
     if constexpr (!Tile::CHECKS_AFTER_EXP)
-        moved = move_row_max<CORRECTS>(s, rows, alpha, params.scale_log2);
-    const PipelineState<Tile::STAGES> done = v;
-    v.advance();
-    wait_for_next_v(smem, v, params);
+        c.moved = move_row_max<CORRECTS>(c.s, rows, c.alpha, params.scale_log2);
+    const PipelineState<Tile::STAGES> done = c.v;
+    c.v.advance();
+    wait_for_next_v(smem, c.v, params);
     wgmma_wait<0>();
-    wgmma_hold(o);
-    wgmma_hold(p);
-    constexpr bool RELEASES_LATE = S::template RELEASES_V_LATE<PING_PONG>;
-    if constexpr (!RELEASES_LATE)
+    wgmma_hold(c.o);
+    wgmma_hold(c.p);
+    if constexpr (!RELEASES_V_LATE)
         release(&smem.v_empty[done.stage]);
     if constexpr (Tile::CHECKS_AFTER_EXP)
-        exponentiate_and_check<T>(p, o, s, rows, sum, params.scale_log2, n);
+        exponentiate_and_check<T>(c.p, c.o, c.s, rows, c.sum, params.scale_log2, n);
     else
-        exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
+        exponentiate<T>(c.p, rows.sum, c.s, rows, params.scale_log2);
     if constexpr (CORRECTS)
-        weigh_largest(weight, rows, moved);
-    if constexpr (RELEASES_LATE)
+        weigh_largest(c.weight, rows, c.moved);
+    if constexpr (RELEASES_V_LATE)
         release(&smem.v_empty[done.stage]);
 }
 
@@ -312,42 +349,16 @@ __device__ __forceinline__ void skip_stage(const uint64_t (&full)[STAGES], const
     release_and_advance(empty, state);
 }
 
-/* The lowest block of keys that has to be masked for the 64 rows from `first_row` on: one of them does not see all of
- * it. `shift` is kv_len - q_len, `first_key` that of the key split in a block. */
-template <typename Tile>
-__device__ __forceinline__ int first_masked_block(const Params &params, int first_row, int first_key, int shift)
-{
-    return ((params.causal ? max(min(params.kv_len, first_row + 1 + shift), 0) : params.kv_len) + Tile::BLOCK_N -
-            Traits<Tile>::KEYS - first_key) /
-           Tile::BLOCK_N;
-}
-
-/* All keys that one of these rows sees are ahead of this one. */
-__device__ __forceinline__ int seen_end(const Params &params, int first_row, int shift)
-{
-    return params.causal ? min(params.kv_len, first_row + 64 + shift) : params.kv_len;
-}
-
-/* The highest block of keys that one of these rows sees, or 0. */
-template <typename Tile>
-__device__ __forceinline__ int last_seen_block(const Params &params, int first_row, int first_key, int shift)
-{
-    const int sees = first_row >= params.q_len ? 0 : params.causal ? first_row + 64 + shift : params.kv_len;
-    return max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
-}
-
 /* Issues the last O += P V of a tile. */
-template <typename T, typename Tile, typename Operand>
-__device__ __forceinline__ void start_last_output(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
-                                                  float (&o)[Traits<Tile>::ACCUMULATORS],
-                                                  uint32_t (&p)[Traits<Tile>::SCORES / 2], const Operand &v_operand)
+template <typename Consumer> __device__ __forceinline__ void start_last_output(Consumer &c)
 {
+    using Tile = typename Consumer::Tile;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
-        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
-    wgmma_hold(o);
-    wgmma_hold(p);
+        mbarrier_wait(shared_address(&c.smem.v_full[c.v.stage]), c.v.phase);
+    wgmma_hold(c.o);
+    wgmma_hold(c.p);
     wgmma_fence();
-    start_output<T, Tile>(o, p, v_operand());
+    start_output<typename Consumer::T, Tile>(c.o, c.p, c.v_operand());
 }
 
 } // namespace sm90_fwd

@@ -30,10 +30,10 @@ template <typename Tile> __device__ __forceinline__ void init_pair(SharedStorage
 
 /* One thread of each block, when the own consumers have released a stage: waits until those of the other block have,
  * and loads half of block n of K or V into both. `full`, `other_empty`: of the stage; `phase`: of the load. */
-template <typename Tile>
+template <typename Work, typename Tile>
 __device__ __forceinline__ void load_half_for_both(const void *stage, const CUtensorMap *map, const uint64_t *full,
                                                    const uint64_t *other_empty, uint32_t phase, int n, int kv_head,
-                                                   int batch)
+                                                   const WorkTile &tile)
 {
     using S = Traits<Tile>;
     const int first_key = pair_rank() * (Tile::BLOCK_N / 2);
@@ -45,7 +45,8 @@ __device__ __forceinline__ void load_half_for_both(const void *stage, const CUte
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load_multicast(to + panel * S::KV_PANEL_BYTES, map, barrier, BOTH_BLOCKS, L2_EVICT_LAST,
-                           panel * PANEL_COLUMNS, n * Tile::BLOCK_N + first_key, kv_head, batch);
+                           panel * PANEL_COLUMNS, Work::template key_coordinate<Tile>(tile, n) + first_key, kv_head,
+                           Work::batch_coordinate(tile));
 }
 
 /* The first row of the other block of the pair, from the own one of the same work tile. */

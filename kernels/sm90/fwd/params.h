@@ -13,6 +13,7 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
 #include "kernels/sm90/fwd/tail.h"
+#include "kernels/sm90/head_dims.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,8 +71,8 @@ int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
 
 /* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[];
-extern const struct attn_tile_table fused_sm90_fwd_tiles;        /* of all of them: host.c */
-extern const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][2]; /* [bf16][head_dim 128] */
+extern const struct attn_tile_table fused_sm90_fwd_tiles;                     /* of all of them: host.c */
+extern const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][SM90_HEAD_DIMS]; /* [bf16] */
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,7 @@
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/sm90/fwd/pair.cuh"
-#include "kernels/sm90/fwd/tiles.cuh"
+#include "kernels/sm90/fwd/policies.cuh"
 
 namespace sm90_fwd {
 
@@ -23,19 +23,22 @@ __device__ __forceinline__ void load_panels(const void *stage, const CUtensorMap
                  batch);
 }
 
-template <typename Tile>
+template <typename Work, typename Tile>
 __device__ __forceinline__ void load_q(SharedStorage<Tile> &smem, const Params &params, int stage, const WorkTile &tile)
 {
     load_panels<Tile, Traits<Tile>::Q_PANEL_BYTES>(smem.q[stage], &params.q, &smem.q_full[stage], L2_EVICT_FIRST,
-                                                   tile.first_row, tile.head, tile.batch);
+                                                   Work::q_coordinate(tile, tile.first_row), tile.head,
+                                                   Work::batch_coordinate(tile));
 }
 
 /* Block n of K or V. */
-template <typename Tile>
+template <typename Work, typename Tile>
 __device__ __forceinline__ void load_key_block(const void *stage, const CUtensorMap *map, const uint64_t *full, int n,
-                                               int kv_head, int batch)
+                                               int kv_head, const WorkTile &tile)
 {
-    load_panels<Tile, Traits<Tile>::KV_PANEL_BYTES>(stage, map, full, L2_EVICT_LAST, n * Tile::BLOCK_N, kv_head, batch);
+    load_panels<Tile, Traits<Tile>::KV_PANEL_BYTES>(stage, map, full, L2_EVICT_LAST,
+                                                    Work::template key_coordinate<Tile>(tile, n), kv_head,
+                                                    Work::batch_coordinate(tile));
 }
 
 /* Says which work tile a stage of Q will hold. The other producer and the consumers wait for it. */
@@ -52,16 +55,16 @@ __device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int
 /* The prologue's loads: the first Q, K and V, into stages that nobody has used. They are issued while the barriers are
  * being initialised and not in the producers, whose instructions have to be fetched from memory first. A pair loads K
  * and V in the producers: until then the other block's barriers may not be there. Returns the block's first tile. */
-template <typename Tile>
+template <typename Work, typename Tile>
 __device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, const Params &params)
 {
-    const WorkTile tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
-    load_q<Tile>(smem, params, 0, tile);
+    const WorkTile tile = work_tile_of<Work, Tile>(params, blockIdx.x / Tile::CLUSTER);
+    load_q<Work>(smem, params, 0, tile);
     if constexpr (Traits<Tile>::IS_PAIR)
         return tile;
     const int kv_head = quotient(tile.head, params.group);
-    load_key_block<Tile>(smem.k[0], &params.k, &smem.k_full[0], tile.key_blocks - 1, kv_head, tile.batch);
-    load_key_block<Tile>(smem.v[0], &params.v, &smem.v_full[0], tile.key_blocks - 1, kv_head, tile.batch);
+    load_key_block<Work, Tile>(smem.k[0], &params.k, &smem.k_full[0], tile.key_blocks - 1, kv_head, tile);
+    load_key_block<Work, Tile>(smem.v[0], &params.v, &smem.v_full[0], tile.key_blocks - 1, kv_head, tile);
     return tile;
 }
 
@@ -79,7 +82,7 @@ __device__ __forceinline__ int take_work(SharedStorage<Tile> &smem, const Params
 /* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
  * tile are loaded: early enough to hide the latency of the counter. It is not taken earlier, so that thread blocks take
  * tiles in about the order in which they finish their last ones. */
-template <typename Tile, bool HAS_PARTS>
+template <typename Work, typename Tile, bool HAS_PARTS>
 __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
@@ -87,13 +90,13 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
     const auto load_k = [&](const WorkTile &tile, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
         if constexpr (Traits<Tile>::IS_PAIR)
-            load_half_for_both<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage],
-                                     &smem.pair.other_k_empty[k.stage], k.phase, n, kv_head, tile.batch);
+            load_half_for_both<Work, Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage],
+                                           &smem.pair.other_k_empty[k.stage], k.phase, n, kv_head, tile);
         else
-            load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile.batch);
+            load_key_block<Work, Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
         k.advance();
     };
-    WorkTile tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
+    WorkTile tile = work_tile_of<Work, Tile>(params, blockIdx.x / Tile::CLUSTER);
     KeyPart keys = {0, -1};
     int kv_head = quotient(tile.head, params.group);
     PipelineState<2> next_work;
@@ -117,7 +120,7 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
         if (next >= params.tiles)
             break;
-        tile = work_tile_of<Tile, HAS_PARTS>(keys, params, next);
+        tile = work_tile_of<Work, Tile, HAS_PARTS>(keys, params, next);
         if constexpr (Traits<Tile>::IS_PAIR) {
             swaps_rows = !swaps_rows;
             if (params.causal && swaps_rows)
@@ -125,7 +128,7 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         }
         kv_head = quotient(tile.head, params.group);
         publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, tile, keys);
-        load_q<Tile>(smem, params, q.stage, tile);
+        load_q<Work>(smem, params, q.stage, tile);
         q.advance();
         load_k(tile, kv_head, keys.first_block + tile.key_blocks - 1);
     }
@@ -136,7 +139,7 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
 
 /* V of all tiles. It waits for the number of the next tile as the consumers do, but not for Q. It runs in another warp
  * than produce_qk, so that the two use issue slots of two scheduler partitions of the multiprocessor and not of one. */
-template <typename Tile, bool HAS_PARTS>
+template <typename Work, typename Tile, bool HAS_PARTS>
 __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
@@ -157,10 +160,10 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
         for (int n = first + tile.key_blocks - 1 - loaded; n >= first; --n) {
             mbarrier_wait(shared_address(&smem.v_empty[v.stage]), v.phase ^ 1);
             if constexpr (Traits<Tile>::IS_PAIR)
-                load_half_for_both<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage],
-                                         &smem.pair.other_v_empty[v.stage], v.phase, n, kv_head, tile.batch);
+                load_half_for_both<Work, Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage],
+                                               &smem.pair.other_v_empty[v.stage], v.phase, n, kv_head, tile);
             else
-                load_key_block<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile.batch);
+                load_key_block<Work, Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile);
             v.advance();
         }
         loaded = 0;

@@ -29,7 +29,7 @@ namespace sm90_fwd {
 /* Whether start_history has found the scores of the warp's rows to be spread widely. */
 template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rounding(const RowState &rows)
 {
-    return Traits<Tile>::CANCELS_ROUNDING && rows.headroom == headroom<T>(CANCELLING_LAG_LOG2<T>);
+    return Traits<Tile>::CANCELS_ROUNDING && has_headroom<T>(rows, LAG_CANCELLING);
 }
 
 /* Behind the first block of a tile, P of which refers to its row max: chooses whether its rows are corrected, and where
@@ -49,12 +49,13 @@ template <typename T, typename Tile> __device__ __forceinline__ void start_histo
         return;
     if (sums < int(16 * WIDE_LEAST_SUM * UNITS)) { /* a few weights are nearly all, in whichever block they are */
         if (sums > int(16 * BEGUN_SUM * UNITS))    /* not few because rows have seen no key yet */
-            rows.last_headroom = rows.headroom;
+            rows.last_headroom = last_headroom_of<T>(LAG_WIDE);
         return;
     }
     __syncwarp(); /* the epilogue of the tile before has read it */
     history[threadIdx.x - WARPGROUP] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
-    rows.headroom = rows.last_headroom = headroom<T>(CANCELLING_LAG_LOG2<T>);
+    rows.headroom = headroom_of<T>(LAG_CANCELLING);
+    rows.last_headroom = last_headroom_of<T>(LAG_CANCELLING);
 }
 
 /* The history of a row whose row max has moved since. */
@@ -153,15 +154,15 @@ __device__ __forceinline__ void weigh_largest(float (&weight)[2], const RowState
 template <typename T> __device__ __forceinline__ void raise_limits(RowState &rows, const float (&high)[2], int kv_len)
 {
     constexpr float LEAST = 1.0f, WIDE = 17.0f, HIGH = 34.0f, NO_KEY = 1e30f;
-    if (rows.lag_log2 == FIRST_RISE_LOG2) {
+    if (has_lag<T>(rows, LAG_FIRST)) {
         const float rise[2] = {high[0] - rows.limit_log2[0], high[1] - rows.limit_log2[1]};
         const bool all_rise = __all_sync(WHOLE_WARP, rise[0] > LEAST && rise[1] > LEAST);
         const bool is_wide =
             __any_sync(WHOLE_WARP, (rise[0] > WIDE && rise[0] < NO_KEY) || (rise[1] > WIDE && rise[1] < NO_KEY));
         const bool is_high = __any_sync(WHOLE_WARP, fmaxf(high[0], high[1]) > HIGH + FIRST_RISE_LOG2);
         const float rise_log2 = kv_len > MANY_KEYS ? RISE_OF_MANY_KEYS_LOG2 : RISE_LOG2;
-        rows.lag_log2 = is_wide || (is_high && !all_rise) ? LARGEST_LAG_LOG2<T>
-                        : all_rise                        ? RISING_LAG_LOG2<T>
+        rows.lag_log2 = is_wide || (is_high && !all_rise) ? lag_log2_of<T>(LAG_WIDE)
+                        : all_rise                        ? lag_log2_of<T>(LAG_RISING)
                                                           : rise_log2;
         const float more = rows.lag_log2 - FIRST_RISE_LOG2;
         rows.limit_log2[0] = fmaxf(rows.limit_log2[0], high[0]) + more;
@@ -179,7 +180,7 @@ __device__ __forceinline__ void correct_largest(RowState &rows, const float (&we
                                                 int kv_len)
 {
     const float2 squares = own_squares(smem);
-    const bool is_first = rows.lag_log2 == FIRST_RISE_LOG2; /* then they are those of the tile before */
+    const bool is_first = has_lag<T>(rows, LAG_FIRST); /* then they are those of the tile before */
     float sum[2] = {is_first ? 0.0f : squares.x, is_first ? 0.0f : squares.y};
     const float2 rounded = unpack2<T>(pack2<T>(weight[0], weight[1]));
 #pragma unroll

@@ -57,21 +57,14 @@ constexpr int MANY_KEYS = 4096;
  * 2^16. */
 template <typename T> constexpr int LARGEST_LAG_LOG2 = 64;
 template <> constexpr int LARGEST_LAG_LOG2<__half> = 14;
-/* BEFORE_EXP, where scores grow from block to block. Another number than the largest lag, so that it says which case it
- * is. */
+/* BEFORE_EXP, where scores grow from block to block. */
 template <typename T> constexpr int RISING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 1;
 /* AFTER_EXP, in the last block, unless a move has shown whether scores grow: seldom exceeded by normally distributed
  * logits with a standard deviation of 4. */
 template <typename T> constexpr int LAST_LAG_LOG2 = 20;
 template <> constexpr int LAST_LAG_LOG2<__half> = 12;
-/* Where rounding errors are taken out of O: nearly as large as P's range allows. It says so, too, and is therefore
- * another number than the others. */
+/* AFTER_EXP, where rounding errors are taken out of O: nearly as large as P's range allows. */
 template <typename T> constexpr int CANCELLING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 3;
-static_assert(CANCELLING_LAG_LOG2<__half> != LAST_LAG_LOG2<__half> &&
-                  CANCELLING_LAG_LOG2<__nv_bfloat16> != LAST_LAG_LOG2<__nv_bfloat16> &&
-                  LARGEST_LAG_LOG2<__half> != LAST_LAG_LOG2<__half> &&
-                  LARGEST_LAG_LOG2<__nv_bfloat16> != LAST_LAG_LOG2<__nv_bfloat16>,
-              "a lag says which case it is");
 /* Scores are taken to grow where all rows of a warp move m by more than 0.2, with an alpha below this. */
 constexpr float RISING_ALPHA = 0.87f;
 /* Scores are taken to be spread widely where in the first block a row max of the warp is above 8, which normally
@@ -79,9 +72,6 @@ constexpr float RISING_ALPHA = 0.87f;
  * with that standard deviation it is 3 for rows with 1 to 16 keys and 11 or 17 for 64 or 128; with one of 4 it is 2.0
  * or 2.2, with one of 16 1.2, where the largest weight is nearly all of its row and its error cancels at the end. */
 constexpr float WIDE_MAX_LOG2 = 8.0f, WIDE_LEAST_SUM = 1.25f, WIDE_MOST_SUM = 2.75f;
-static_assert(FIRST_RISE_LOG2 != RISE_LOG2 && FIRST_RISE_LOG2 != RISE_OF_MANY_KEYS_LOG2 &&
-                  FIRST_RISE_LOG2 < RISING_LAG_LOG2<__nv_bfloat16> && RISE_LOG2 < RISING_LAG_LOG2<__nv_bfloat16>,
-              "a lag says which case it is");
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 
@@ -103,10 +93,68 @@ template <typename T> __device__ __forceinline__ constexpr uint32_t headroom(int
     return (0x7fffu - (std::is_same<T, __half>::value ? (15u + lag_log2) << 10 : (127u + lag_log2) << 7)) * 0x10001u;
 }
 
+/* What is known of a warp's scores, which decides the lag. It is not stored: the lag itself says which case it is, in
+ * RowState::lag_log2 (BEFORE_EXP) or in `headroom` and, for the last block, `last_headroom` (AFTER_EXP). */
+enum LagCase {
+    LAG_FIRST,  /* BEFORE_EXP with correct_largest: no correction yet */
+    LAG_NORMAL, /* nothing: LAG_LOG2; with correct_largest RISE_LOG2; AFTER_EXP the largest, and LAST_LAG_LOG2 in the
+                       last block */
+    LAG_RISING, /* scores grow from block to block: the last block has the largest weights; m moves once more there */
+    LAG_WIDE,   /* few weights count, and the error of the largest cancels at the end: the largest */
+    LAG_CANCELLING, /* AFTER_EXP: scores are spread widely, rounding errors are taken out of O (cancel_rounding) */
+};
+
+/* BEFORE_EXP. LAG_NORMAL of correct_largest depends on the length (raise_limits) and is none of these. */
+template <typename T> __device__ __forceinline__ constexpr float lag_log2_of(LagCase which)
+{
+    return which == LAG_FIRST    ? FIRST_RISE_LOG2
+           : which == LAG_NORMAL ? LAG_LOG2
+           : which == LAG_RISING ? float(RISING_LAG_LOG2<T>)
+                                 : float(LARGEST_LAG_LOG2<T>);
+}
+
+template <typename T> __device__ __forceinline__ bool has_lag(const RowState &rows, LagCase which)
+{
+    return rows.lag_log2 == lag_log2_of<T>(which);
+}
+
+/* AFTER_EXP: of all blocks but the last one, and of that. */
+template <typename T> __device__ __forceinline__ constexpr uint32_t headroom_of(LagCase which)
+{
+    return headroom<T>(which == LAG_CANCELLING ? CANCELLING_LAG_LOG2<T> : LARGEST_LAG_LOG2<T>);
+}
+
+template <typename T> __device__ __forceinline__ constexpr uint32_t last_headroom_of(LagCase which)
+{
+    return which == LAG_NORMAL   ? headroom<T>(LAST_LAG_LOG2<T>)
+           : which == LAG_RISING ? headroom<T>(0)
+                                 : headroom_of<T>(which);
+}
+
+template <typename T> __device__ __forceinline__ bool has_headroom(const RowState &rows, LagCase which)
+{
+    return rows.headroom == headroom_of<T>(which);
+}
+
+template <typename T> __device__ __forceinline__ bool has_last_headroom(const RowState &rows, LagCase which)
+{
+    return rows.last_headroom == last_headroom_of<T>(which);
+}
+
+/* No two cases have one lag. */
+template <typename T>
+constexpr bool LAGS_DIFFER =
+    FIRST_RISE_LOG2 != LAG_LOG2 &&FIRST_RISE_LOG2 != RISE_LOG2 &&FIRST_RISE_LOG2 !=
+    RISE_OF_MANY_KEYS_LOG2 &&FIRST_RISE_LOG2 < RISING_LAG_LOG2<T> &&RISE_LOG2 < RISING_LAG_LOG2<T> &&LAG_LOG2 <
+        RISING_LAG_LOG2<T> &&RISING_LAG_LOG2<T> !=
+    LARGEST_LAG_LOG2<T> &&CANCELLING_LAG_LOG2<T> != LAST_LAG_LOG2<T> &&CANCELLING_LAG_LOG2<T> !=
+    LARGEST_LAG_LOG2<T> &&LARGEST_LAG_LOG2<T> != LAST_LAG_LOG2<T>;
+static_assert(LAGS_DIFFER<__half> && LAGS_DIFFER<__nv_bfloat16>, "a lag says which case it is");
+
 /* BEFORE_EXP, the first block of a tile: takes its row max and a margin. CORRECTS: for correct_largest. Row sums are 0
  * before and after; without the code for them the assembler orders the main loop otherwise, which costs 0.7 %
  * (docs/kernels/sm90_fwd.md, step 35). */
-template <bool CORRECTS, int SCORES>
+template <typename T, bool CORRECTS, int SCORES>
 __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                               float scale_log2)
 {
@@ -130,7 +178,7 @@ __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState
     }
     rows.limit_log2[0] = rows.max_log2[0] + LAG;
     rows.limit_log2[1] = rows.max_log2[1] + LAG;
-    rows.lag_log2 = CORRECTS ? FIRST_RISE_LOG2 : LAG_LOG2;
+    rows.lag_log2 = lag_log2_of<T>(CORRECTS ? LAG_FIRST : LAG_NORMAL);
 }
 
 /* The same in a masked block of the main loop, for correct_largest. Such a block may be the first one of which a row
@@ -195,8 +243,10 @@ template <typename T> __device__ __forceinline__ void update_limits(RowState &ro
     const float first = alpha[0] > 0.0f ? alpha[0] : 1.0f, second = alpha[1] > 0.0f ? alpha[1] : 1.0f;
     const bool rises = __all_sync(WHOLE_WARP, fmaxf(first, second) < RISING_ALPHA),
                is_wide = __any_sync(WHOLE_WARP, fminf(first, second) < WIDE);
-    if (rows.lag_log2 == LAG_LOG2)
-        rows.lag_log2 = is_wide ? LARGEST_LAG_LOG2<T> : rises ? RISING_LAG_LOG2<T> : LAG_LOG2;
+    if (has_lag<T>(rows, LAG_NORMAL))
+        rows.lag_log2 = is_wide ? lag_log2_of<T>(LAG_WIDE)
+                        : rises ? lag_log2_of<T>(LAG_RISING)
+                                : lag_log2_of<T>(LAG_NORMAL);
     rows.limit_log2[0] = rows.max_log2[0] + rows.lag_log2;
     rows.limit_log2[1] = rows.max_log2[1] + rows.lag_log2;
 }
@@ -206,7 +256,7 @@ template <typename T> __device__ __forceinline__ void update_limits(RowState &ro
  * errors of largest weights are corrected it may be; then the epilogue corrects that of the last block. */
 template <typename T> __device__ __forceinline__ void sharpen_limits(RowState &rows)
 {
-    if (rows.lag_log2 == RISING_LAG_LOG2<T>) {
+    if (has_lag<T>(rows, LAG_RISING)) {
         rows.limit_log2[0] = fminf(rows.limit_log2[0], rows.top_log2[0]);
         rows.limit_log2[1] = fminf(rows.limit_log2[1], rows.top_log2[1]);
     }
@@ -268,8 +318,8 @@ __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[S
     }
     const bool all_rise = __all_sync(WHOLE_WARP, rises[0] && rises[1]);
     const bool any_begins = __any_sync(WHOLE_WARP, fminf(alpha[0], alpha[1]) == 0.0f); /* or has risen by 2^126 */
-    if (rows.last_headroom == headroom<T>(LAST_LAG_LOG2<T>) && !any_begins)
-        rows.last_headroom = headroom<T>(all_rise ? 0 : LARGEST_LAG_LOG2<T>);
+    if (has_last_headroom<T>(rows, LAG_NORMAL) && !any_begins)
+        rows.last_headroom = all_rise ? last_headroom_of<T>(LAG_RISING) : last_headroom_of<T>(LAG_WIDE);
     rescale(o, alpha);
 }
 

@@ -9,35 +9,60 @@ namespace sm90_fwd {
 constexpr int WARPGROUP = 128; /* threads */
 constexpr int ROW_BYTES = 128; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
 constexpr int PANEL_COLUMNS = 64;
-constexpr int Q_STAGES = 2;
+constexpr int Q_STAGES = 2; /* of Q, each with its work tile: the one that is computed and the next one */
+/* Blocks of keys that the diagonal of a work tile's rows may go through where rounding errors of largest weights are
+ * taken out of O: rows whose first key comes later than in the first block are begun in the next one, before the first
+ * correction (start_late_rows). */
+constexpr int MOST_BLOCKS_OF_DIAGONAL = 1;
 
 /* When a warpgroup compares its scores with the row max in use. BEFORE_EXP: before the exponentials, while O += P V
  * still runs. AFTER_EXP: afterwards on P, of which a register holds two elements; the exponentials are repeated in the
  * rare case that one is too large. AFTER_EXP takes fewer instructions but keeps the scores in registers until then. */
 enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
 
+/* The order of the main loop. All orders compute the same; which one is fastest depends on how the assembler arranges
+ * the instructions and was found by trying (docs/kernels/sm90_fwd.md). */
+struct Schedule {
+    bool halves_first_block; /* half of a tile's first block is left out where no row of a warpgroup sees it. Elsewhere
+                                than in SCHEDULE_D128 the assembler has no registers for it (C7511). */
+    bool waits_for_v_first;  /* BEFORE_EXP: V is waited for ahead of K, otherwise behind it */
+    bool releases_k_late;    /* a stage of K is released behind the mask, otherwise as soon as S is there */
+    bool releases_v_late;    /* with ping-pong: one of V behind the exponentials, otherwise as soon as O is there */
+    bool finds_next_late;    /* the warpgroup that is next in the ping-pong is computed in each block, not ahead of the
+                                loop */
+    bool sharpens_early;     /* AFTER_EXP, without ping-pong: where scores are known to grow, the row max of the last
+                                block is taken ahead of its exponentials, otherwise behind them as elsewhere */
+};
+constexpr Schedule SCHEDULE_D128 = {true, true, true, false, false, false},
+                   SCHEDULE_D128_PAIR = {false, false, true, false, false, false},
+                   SCHEDULE_D64_N128 = {false, false, true, true, false, true},
+                   SCHEDULE_D64_N64 = {false, false, true, true, true, true},
+                   SCHEDULE_D64_PAIR = {false, false, false, true, true, true},
+                   SCHEDULE_SPLIT = {false, false, false, false, false, false};
+
 /* head_dim; rows (BLOCK_M); keys (BLOCK_N); pipeline stages of K and of V; among how many warpgroups with the same rows
  * the keys of a block are split; when the row max is checked; how many steps of 16 columns of Q are kept in registers;
  * thread blocks that load keys for each other, of adjacent rows (pair.cuh); time for a row and key in per cent of
- * that of the first tile of the head_dim; time of a causal tile apart from its keys, in keys. docs/kernels/sm90_fwd.md
- * has the measurements: times of bursts, but of pairs those of steady load. */
+ * that of the first tile of the head_dim; time of a causal tile apart from its keys, in keys; the order of the main
+ * loop. docs/kernels/sm90_fwd.md has the measurements: times of bursts, but of pairs those of steady load. */
 #define FWD_TILES_D128(ROW)                                                                                            \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130)                                                               \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 2, 97, 175)                                                                \
-    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 1, 120, 320)
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130, SCHEDULE_D128)                                                \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 2, 97, 175, SCHEDULE_D128_PAIR)                                            \
+    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 1, 120, 320, SCHEDULE_SPLIT)
 #define FWD_TILES_D64(ROW)                                                                                             \
-    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 1, 100, 170)                                                                 \
-    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 1, 99, 160)                                                                   \
-    ROW(64, 256, 64, 8, 1, AFTER_EXP, 0, 2, 98, 197)                                                                   \
-    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 1, 104, 320)                                                                 \
-    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 1, 150, 190)
+    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 1, 100, 170, SCHEDULE_D64_N128)                                              \
+    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 1, 99, 160, SCHEDULE_D64_N64)                                                 \
+    ROW(64, 256, 64, 8, 1, AFTER_EXP, 0, 2, 98, 197, SCHEDULE_D64_PAIR)                                                \
+    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 1, 104, 320, SCHEDULE_SPLIT)                                                 \
+    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 1, 150, 190, SCHEDULE_SPLIT)
 
 #define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, CLUSTER) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS##C##CLUSTER
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START)                                  \
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER)                           \
     struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS) {                                                            \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS;         \
         static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS;                                             \
         static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP;                                                   \
+        static constexpr Schedule SCHEDULE = ORDER;                                                                    \
     };
 FWD_TILES_D128(TILE_STRUCT)
 FWD_TILES_D64(TILE_STRUCT)
@@ -69,24 +94,6 @@ template <typename Tile> struct Traits {
     /* SKIPS_BLOCKS: a warpgroup skips blocks of keys that none of its rows sees. ROTATES_ROWS: the warpgroups of a
      * thread block skip different ones, so that they take turns with the rows that see most. */
     static constexpr bool ROTATES_ROWS = KEYS < Tile::BLOCK_M, SKIPS_BLOCKS = ROTATES_ROWS || IS_PAIR;
-    /* Whether half of a tile's first block is left out where no row of a warpgroup sees it. Elsewhere the assembler has
-     * no registers for it (C7511). */
-    static constexpr bool HALVES_FIRST_BLOCK = Tile::HEAD_DIM == 128 && KEYS == 128 && !IS_PAIR;
-    /* The order of the main loop. All orders compute the same; which one is fastest depends on how the assembler
-     * arranges the instructions and was found by trying (docs/kernels/sm90_fwd.md, steps 33, 34, 40 and 41).
-     * WAITS_FOR_V_FIRST: BEFORE_EXP, V is waited for ahead of K, otherwise behind it. RELEASES_K_LATE: a stage of K is
-     * released behind the mask, otherwise as soon as S is there. RELEASES_V_LATE: one of V behind the exponentials,
-     * otherwise as soon as O is there. */
-    static constexpr bool WAITS_FOR_V_FIRST = !Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1 && !IS_PAIR;
-    static constexpr bool RELEASES_K_LATE = Tile::KEY_SPLITS == 1 && !(Tile::CHECKS_AFTER_EXP && IS_PAIR);
-    template <bool PING_PONG>
-    static constexpr bool RELEASES_V_LATE = PING_PONG && (Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1);
-    /* FINDS_NEXT_LATE: the warpgroup that is next in the ping-pong is computed in each block, not ahead of the loop.
-     * SHARPENS_EARLY: AFTER_EXP, where scores are known to grow, the row max of the last block is taken ahead of its
-     * exponentials, otherwise behind them as elsewhere. */
-    static constexpr bool FINDS_NEXT_LATE = Tile::CHECKS_AFTER_EXP && Tile::BLOCK_N == 64;
-    template <bool PING_PONG>
-    static constexpr bool SHARPENS_EARLY = !PING_PONG && (Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1);
     /* Whether the main loop is left every few blocks for cancel_rounding (rounding.cuh), if scores spread widely.
      * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
     static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
@@ -103,8 +110,9 @@ template <typename Tile> struct Traits {
     static_assert(!IS_PAIR || Tile::KEY_SPLITS == 1, "pairs do not exchange O");
     static_assert(Tile::KEY_SPLITS <= 2 && SENT_FLOATS % 4 == 0, "at most two splits are combined, by float4");
     static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
-    static_assert(!CORRECTS_LARGEST_IN_BF16 || Tile::BLOCK_M <= Tile::BLOCK_N,
-                  "all rows begin in the first two blocks, ahead of corrections (start_late_rows)");
+    static_assert(!CORRECTS_LARGEST_IN_BF16 || Tile::BLOCK_M <= MOST_BLOCKS_OF_DIAGONAL * Tile::BLOCK_N,
+                  "all rows begin ahead of corrections (start_late_rows)");
+    static_assert(!Tile::SCHEDULE.halves_first_block || KEYS % 32 == 0, "half a block is whole steps of wgmma");
     static_assert(!HAS_SUM_COLUMN || PANELS == 1, "the panel of ones is the second one");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };

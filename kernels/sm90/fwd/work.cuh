@@ -32,15 +32,6 @@ struct KeyPart {
     int first_block, slot;
 };
 
-/* Blocks of keys up to the last that any row of the tile sees; where none sees any it is one, all of it masked. */
-template <typename Tile> __device__ __forceinline__ int count_key_blocks(const Params &params, int first_row)
-{
-    int keys = params.kv_len;
-    if (params.causal)
-        keys = min(keys, min(first_row + Tile::CLUSTER * Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
-    return (max(keys, 1) + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
-}
-
 /* Which rows of which query head. */
 struct TilePlace {
     int batch, head, row_tile;
@@ -64,22 +55,22 @@ __device__ __forceinline__ TilePlace tile_place(const Params &params, int tile)
 }
 
 /* The whole work tile of that number, of a pair the block's half of it. */
-template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of(const Params &params, int tile)
+template <typename Work, typename Tile> __device__ __forceinline__ WorkTile work_tile_of(const Params &params, int tile)
 {
     const TilePlace place = tile_place(params, tile);
     const int first_row = place.row_tile * (Tile::CLUSTER * Tile::BLOCK_M);
     const int own_row = Tile::CLUSTER == 1 ? first_row : first_row + pair_rank() * Tile::BLOCK_M;
-    return {place.batch, place.head, own_row, count_key_blocks<Tile>(params, first_row)};
+    return {place.batch, place.head, own_row, Work::template count_key_blocks<Tile>(params, first_row)};
 }
 
 /* The work tile or part that is number `number` of all, 0 .. params.tiles - 1. */
-template <typename Tile, bool HAS_PARTS>
+template <typename Work, typename Tile, bool HAS_PARTS>
 __device__ __forceinline__ WorkTile work_tile_of(KeyPart &keys, const Params &params, int number)
 {
     const int slot = number - params.tail.first;
     const bool is_part = HAS_PARTS && slot >= 0;
     const int part = is_part ? quotient(slot, params.tail_works) : 0;
-    WorkTile tile = work_tile_of<Tile>(params, number - part * params.tail.works);
+    WorkTile tile = work_tile_of<Work, Tile>(params, number - part * params.tail.works);
     keys = {0, -1};
     if (is_part) {
         keys = {sm90_fwd_part_begin(&params.tail, part), slot};

@@ -17,7 +17,7 @@
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
-/* As in the table of tiles (sm90/bwd/tiles.cuh), with the variant of each. A loop is behind the same tile without one, a
+/* As in the table of tiles (bwd/tiles.cuh), with the variant of each. A loop is behind the same tile without one, a
  * pair behind that. */
 enum { D128, D128_LOOP, D128_PAIR, D64, D64_LOOP, D64_PAIR, D64_SHORT, D64_FEW };
 static const struct tile {

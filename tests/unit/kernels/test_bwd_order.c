@@ -1,4 +1,4 @@
-/* In which order fused_sm90's backward takes its work (kernels/sm90/bwd/parts.h, sm90/bwd/geometry.h): the heads that run at
+/* In which order fused_sm90's backward takes its work (sm90/bwd/parts.h, geometry.h): the heads that run at
  * the same time, the order of deterministic work tiles, the ranges of blocks that keep their queries. Needs no
  * device. */
 #include <stdlib.h>

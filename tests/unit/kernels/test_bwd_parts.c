@@ -388,7 +388,7 @@ static void early_tiles_leave_enough_behind_them(void **state)
 }
 
 /* With no more tiles of keys than multiprocessors a loop takes as long as blocks of one tile each, and not less by a
- * rounding, so that the first of the table is chosen; longer where those have parts. From MAX_WAVES (sm90/bwd/parts.c) tiles
+ * rounding, so that the first of the table is chosen; longer where those have parts. From MAX_WAVES (bwd/parts.c) tiles
  * for each multiprocessor on it takes less. */
 static void a_loop_gains_with_more_tiles_than_multiprocessors(void **state)
 {
@@ -421,8 +421,8 @@ static void a_loop_gains_with_more_tiles_than_multiprocessors(void **state)
 static int64_t other_bytes(const struct work *w)
 {
     const int64_t heads = w->problem.batch * w->problem.q_heads, head_dim = w->problem.head_dim;
-    const int64_t row_blocks = heads * attn_tiles(w->problem.q_len, SM90_BWD_ROW_BLOCK_FLOATS / head_dim);
-    return row_blocks * (SM90_BWD_ROW_BLOCK_FLOATS / head_dim) * (2 + head_dim) * (int64_t)sizeof(float) +
+    const int64_t row_blocks = heads * attn_tiles(w->problem.q_len, sm90_bwd_row_block_rows(head_dim));
+    return row_blocks * (sm90_bwd_row_block_rows(head_dim)) * (2 + head_dim) * (int64_t)sizeof(float) +
            (w->deterministic ? row_blocks * 4 * (int64_t)sizeof(int) : 0);
 }
 

@@ -6,7 +6,7 @@
 
 static int row_blocks_of(const struct work *w)
 {
-    return (int)attn_tiles(w->shape.q_len, SM90_BWD_ROW_BLOCK_FLOATS / w->tile->head_dim);
+    return (int)attn_tiles(w->shape.q_len, sm90_bwd_row_block_rows(w->tile->head_dim));
 }
 
 static struct sm90_bwd_zeros zeros_of(const struct work *w)

@@ -20,7 +20,7 @@
 
 enum { PROBLEMS = 3000, MULTIPROCESSORS = 132 };
 
-/* As in the table of tiles (sm90/fwd/tiles.cuh): rows of a work tile, which a pair of thread blocks has together, and the
+/* As in the table of tiles (fwd/tiles.cuh): rows of a work tile, which a pair of thread blocks has together, and the
  * time apart from the keys, a quarter of that of causal tiles. */
 enum { D128, D128_PAIR, D128_SPLIT, D64_192, D64_256, D64_256_PAIR, D64_128_SPLIT, D64_64_SPLIT, TILES };
 static const struct tile {

@@ -14,7 +14,7 @@
 
 #include "kernels/attention.h"
 
-namespace device {
+namespace family {
 
 /* The seed's keys of the rounds, and what the head and the sequence add to the counter in the first two rounds. */
 struct DropoutHead {
@@ -155,4 +155,4 @@ __device__ __forceinline__ void dropout_mask_transposed(uint32_t (&kept)[4], con
     }
 }
 
-} // namespace device
+} // namespace family

@@ -1,4 +1,4 @@
-/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that all its threads fill ahead of
+/* The tiles that a thread block goes over where it does not see all of a range, as a list in shared memory that all its threads fill ahead of
  * the loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something
  * cuts it. Without a block mask these are all tiles of a range; with one, the kernels ahead have listed them
  * (schedule.cu).
@@ -7,11 +7,13 @@
  * behind the last one stands LIST_END. A longer range is several sections, one after the other. */
 #pragma once
 #include "kernels/device/arithmetic.cuh"
-#include "kernels/sm80/family.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/family/ranges.cuh"
+#include "kernels/family/tile_lists.h"
 
-namespace sm80_family {
+namespace family {
 
-constexpr int LIST_TILES = SM80_LIST_TILES, LIST_END = 0xffff, TILE_BITS = 3;
+constexpr int LIST_TILES = FAMILY_LIST_TILES, LIST_END = 0xffff, TILE_BITS = 3;
 
 enum tile_bits {
     TILE_IS_CUT = 1,    /* causality, window or the end of the keys hides a pair of it */
@@ -21,7 +23,7 @@ enum tile_bits {
 
 struct TileList {
     int first, end; /* of the section, and of the range */
-    alignas(16) uint16_t entries[LIST_TILES + SM80_LIST_CHUNK];
+    alignas(16) uint16_t entries[LIST_TILES + FAMILY_LIST_CHUNK];
 
     /* Entry i, tile * 8 + bits, or -1 behind the section's last one. */
     __device__ __forceinline__ int at(int i) const
@@ -35,26 +37,26 @@ struct TileList {
 /* TILE_IS_CUT and TILE_IS_SHORT of the tile of rows x keys from (row, key) on. ROWS_MOVE: its list is of tiles of rows,
  * not of keys. */
 template <bool ROWS_MOVE>
-__device__ __forceinline__ int tile_bits_of(const fused_sm80_family &family, const Sequence &s, int row, int rows,
-                                            int key, int keys)
+__device__ __forceinline__ int tile_bits_of(const family_window &window, const Sequence &s, int row, int rows, int key,
+                                            int keys)
 {
     const int diagonal = row + s.kv_len - s.q_len, seen_rows = ROWS_MOVE ? rows : min(rows, s.q_len - row);
-    const bool is_whole = key + keys <= min(s.kv_len, diagonal + family.window_right + 1) &&
-                          key >= diagonal + seen_rows - 1 - family.window_left;
+    const bool is_whole =
+        key + keys <= min(s.kv_len, diagonal + window.right + 1) && key >= diagonal + seen_rows - 1 - window.left;
     const bool is_short = ROWS_MOVE ? row + rows > s.q_len : key + keys > s.kv_len;
     return (is_whole ? 0 : TILE_IS_CUT) | (is_short ? TILE_IS_SHORT : 0);
 }
 
 /* Number of the list of own tile `own` (of packed sequences: of the work tile's number) of a query head. */
-__device__ __forceinline__ int64_t list_number(const fused_sm80_lists &lists, int sequence, int head, int own)
+__device__ __forceinline__ int64_t list_number(const family_tile_lists &lists, int sequence, int head, int own)
 {
     return sequence * lists.batch_stride + head * lists.head_stride + own;
 }
 
 /* The first entry of a list's section, which begins with tile `first`, a multiple of LIST_TILES. */
-__device__ __forceinline__ uint16_t *list_section(const fused_sm80_lists &lists, int64_t number, int first)
+__device__ __forceinline__ uint16_t *list_section(const family_tile_lists &lists, int64_t number, int first)
 {
-    return lists.entries + (number * lists.sections + first / LIST_TILES) * (lists.chunks * SM80_LIST_CHUNK);
+    return lists.entries + (number * lists.sections + first / LIST_TILES) * (lists.chunks * FAMILY_LIST_CHUNK);
 }
 
 /* All THREADS threads of the block list the tiles from `first` on of a range that ends before `end`, one section of
@@ -79,7 +81,7 @@ __device__ __forceinline__ void fill_list(TileList &list, int first, int end, co
 /* The same for a section of a list that the kernels ahead have made; `first` is a multiple of LIST_TILES. meanwhile():
  * what is done while it is loaded. */
 template <typename Meanwhile>
-__device__ __forceinline__ void load_list(TileList &list, const fused_sm80_lists &lists, int64_t number, int first,
+__device__ __forceinline__ void load_list(TileList &list, const family_tile_lists &lists, int64_t number, int first,
                                           int end, const Meanwhile &meanwhile)
 {
     const int thread = device::forget(threadIdx.x);
@@ -96,4 +98,4 @@ __device__ __forceinline__ void load_list(TileList &list, const fused_sm80_lists
     __syncthreads();
 }
 
-} // namespace sm80_family
+} // namespace family

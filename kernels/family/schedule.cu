@@ -1,25 +1,27 @@
-/* What runs ahead of fused_sm80's main kernels where a block's work cannot be told from its number: lists of work tiles
+/* What runs ahead of main kernels where a block's work cannot be told from its number: lists of work tiles
  * and of visible tiles, which the host cannot make, as lengths and masks are in device memory.
  *
  *   schedule_work   packed sequences: one block lists the work tiles; the host launches as many blocks as there can be
- *   list_tiles      a block mask, kernels Sparse and SparseDropout: a warp for each own tile of each mask lists the
- *                   tiles of the other side that it sees any of (tile_list.cuh)
+ *   list_tiles      a block mask: a warp for each own tile of each mask lists the
+ *                   tiles of the other side that it sees any of (tile_lists.cuh)
  *   sort_work       the same, of fixed lengths: a block lists the work tiles of a section of heads
  *
  * Work tiles are sorted by how many tiles of the other side they visit, the most first, so that long ones start early
- * and short ones fill the gaps at the end: a counting sort with a counter for each of SM80_SCHEDULE_THREADS classes.
+ * and short ones fill the gaps at the end: a counting sort with a counter for each of FAMILY_SCHEDULE_THREADS classes.
  * Within a class the order depends on the run; no result does.
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
- * sequence at a multiple of SM80_ROW_BLOCK rows, block cu_seqlens_q[b] / SM80_ROW_BLOCK + b. */
-#include "kernels/sm80/tile_list.cuh"
+ * sequence at a multiple of FAMILY_ROW_BLOCK rows, block cu_seqlens_q[b] / FAMILY_ROW_BLOCK + b. */
+#include "kernels/family/block_mask.cuh"
+#include "kernels/family/schedule.h"
+#include "kernels/family/tile_lists.cuh"
 
 namespace {
 
-using namespace sm80_family;
-using Params = fused_sm80_schedule;
+using namespace family;
+using Params = family_schedule;
 
-constexpr int THREADS = SM80_SCHEDULE_THREADS, CLASSES = THREADS, LANES = 32;
+constexpr int THREADS = FAMILY_SCHEDULE_THREADS, CLASSES = THREADS, LANES = 32;
 
 /* ---- the sort ---------------------------------------------------------------------------------------------------- */
 
@@ -39,7 +41,7 @@ __device__ __forceinline__ int sort_by_class(const ForEach &for_each, const Plac
 
     counts[thread] = 0;
     __syncthreads();
-    for_each([&](const fused_sm80_work &, int own_class) { atomicAdd(&counts[own_class], 1); });
+    for_each([&](const family_work &, int own_class) { atomicAdd(&counts[own_class], 1); });
     __syncthreads();
     for (int step = 1; step < CLASSES; step *= 2) { /* the sum of all classes up to each (Hillis and Steele 1986) */
         const int before = thread >= step ? counts[thread - step] : 0;
@@ -51,7 +53,7 @@ __device__ __forceinline__ int sort_by_class(const ForEach &for_each, const Plac
     __syncthreads();
     counts[thread] = first;
     __syncthreads();
-    for_each([&](const fused_sm80_work &work, int own_class) { place(atomicAdd(&counts[own_class], 1), work); });
+    for_each([&](const family_work &work, int own_class) { place(atomicAdd(&counts[own_class], 1), work); });
     return tiles;
 }
 
@@ -60,18 +62,17 @@ __device__ __forceinline__ int sort_by_class(const ForEach &for_each, const Plac
 __device__ __forceinline__ TileRange range_of(const Params &params, const Sequence &s, int tile)
 {
     const int first = tile * params.own_tile;
-    return params.own_is_keys ? row_tiles_of(params.family, s, first, params.own_tile, params.other_tile)
-                              : key_tiles_of(params.family, s, first, params.own_tile, params.other_tile);
+    return params.own_is_keys ? row_tiles_of(params.window, s, first, params.own_tile, params.other_tile)
+                              : key_tiles_of(params.window, s, first, params.own_tile, params.other_tile);
 }
 
 /* A warp takes one sequence at a time, a lane one of its tiles. */
 __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
 {
-    const fused_sm80_family &family = params.family;
     const int thread = threadIdx.x;
     const auto for_each = [&](const auto &each) {
-        for (int b = thread / LANES; b < family.batch; b += THREADS / LANES) {
-            const Sequence s = sequence_at(family, b, 0, 0);
+        for (int b = thread / LANES; b < params.lengths.batch; b += THREADS / LANES) {
+            const Sequence s = sequence_at(params.lengths, b, 0, 0);
             const int len = params.own_is_keys ? s.kv_len : s.q_len;
             const int tiles = len / params.own_tile + (len % params.own_tile != 0);
             for (int tile = thread % LANES; tile < tiles; tile += LANES) {
@@ -80,18 +81,18 @@ __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__
             }
         }
     };
-    const int tiles = sort_by_class(for_each, [&](int at, const fused_sm80_work &work) {
-        if (at < family.work_tiles)
-            family.work[at] = work;
+    const int tiles = sort_by_class(for_each, [&](int at, const family_work &work) {
+        if (at < params.order.work_tiles)
+            params.order.work[at] = work;
     });
-    for (int at = tiles + thread; at < family.work_tiles; at += THREADS)
-        family.work[at] = {-1, 0, 0};
-    if (family.row_blocks == NULL)
+    for (int at = tiles + thread; at < params.order.work_tiles; at += THREADS)
+        params.order.work[at] = {-1, 0, 0};
+    if (params.order.row_blocks == NULL)
         return;
-    for (int b = thread / LANES; b < family.batch; b += THREADS / LANES) {
-        const int end = family.cu_seqlens_q[b + 1] / SM80_ROW_BLOCK + b + 1;
-        for (int i = family.cu_seqlens_q[b] / SM80_ROW_BLOCK + b + thread % LANES; i < end; i += LANES)
-            family.row_blocks[i] = b;
+    for (int b = thread / LANES; b < params.lengths.batch; b += THREADS / LANES) {
+        const int end = params.lengths.cu_seqlens_q[b + 1] / FAMILY_ROW_BLOCK + b + 1;
+        for (int i = params.lengths.cu_seqlens_q[b] / FAMILY_ROW_BLOCK + b + thread % LANES; i < end; i += LANES)
+            params.order.row_blocks[i] = b;
     }
 }
 
@@ -105,18 +106,17 @@ struct ListedTile {
 
 __device__ __forceinline__ ListedTile listed_tile(const Params &params, int number)
 {
-    const fused_sm80_family &family = params.family;
-    if (family.cu_seqlens_q == NULL) {
+    if (params.lengths.cu_seqlens_q == NULL) {
         const int len = params.longest_other, own_len = params.longest_own;
         const int plane = number / params.own_tiles, sequence = plane / params.mask_heads;
         return {{sequence, params.own_is_keys ? len : own_len, params.own_is_keys ? own_len : len, 0, 0},
                 plane - sequence * params.mask_heads,
                 number - plane * params.own_tiles};
     }
-    const fused_sm80_work work = family.work[number % family.work_tiles];
-    ListedTile listed = {{-1, 0, 0, 0, 0}, number / family.work_tiles, work.tile};
+    const family_work work = params.order.work[number % params.order.work_tiles];
+    ListedTile listed = {{-1, 0, 0, 0, 0}, number / params.order.work_tiles, work.tile};
     if (work.sequence >= 0)
-        listed.sequence = sequence_at(family, work.sequence, 0, 0);
+        listed.sequence = sequence_at(params.lengths, work.sequence, 0, 0);
     return listed;
 }
 
@@ -127,18 +127,17 @@ constexpr int GROUPS = LIST_TILES / LANES;
 __device__ __forceinline__ unsigned tiles_seen(const Params &params, const ListedTile &own, const uint8_t *mask,
                                                TileRange range, int first)
 {
-    const fused_sm80_family &family = params.family;
     const int own_first = own.tile * params.own_tile;
     unsigned seen = 0;
     if (params.tiles_are_in_blocks) {
-        const int own_block = device::quotient(own_first, family.mask_block_by);
+        const int own_block = device::quotient(own_first, params.mask.block_by);
 #pragma unroll
         for (int i = 0; i < GROUPS; ++i) {
             const int tile = first + i * LANES,
-                      block = device::quotient(tile * params.other_tile, family.mask_block_by);
+                      block = device::quotient(tile * params.other_tile, params.mask.block_by);
             const int64_t row_block = params.own_is_keys ? block : own_block;
             const int key_block = params.own_is_keys ? own_block : block;
-            if (tile >= range.first && tile < range.end && mask[row_block * family.mask_key_blocks + key_block] != 0)
+            if (tile >= range.first && tile < range.end && mask[row_block * params.mask.key_blocks + key_block] != 0)
                 seen |= 3u << 2 * i;
         }
         return seen;
@@ -147,10 +146,10 @@ __device__ __forceinline__ unsigned tiles_seen(const Params &params, const Liste
     for (int i = 0; i < GROUPS; ++i) {
         const int tile = first + i * LANES, other = tile * params.other_tile;
         if (tile >= range.first && tile < range.end)
-            seen |=
-                (params.own_is_keys ? blocks_seen(family, mask, other, params.other_tile, own_first, params.own_tile)
-                                    : blocks_seen(family, mask, own_first, params.own_tile, other, params.other_tile))
-                << 2 * i;
+            seen |= (params.own_is_keys
+                         ? blocks_seen(params.mask, mask, other, params.other_tile, own_first, params.own_tile)
+                         : blocks_seen(params.mask, mask, own_first, params.own_tile, other, params.other_tile))
+                    << 2 * i;
     }
     return seen;
 }
@@ -160,26 +159,25 @@ __device__ __forceinline__ int entry_bits(const Params &params, const ListedTile
 {
     const int first = own.tile * params.own_tile, second = other * params.other_tile;
     return params.own_is_keys
-               ? tile_bits_of<true>(params.family, own.sequence, second, params.other_tile, first, params.own_tile)
-               : tile_bits_of<false>(params.family, own.sequence, first, params.own_tile, second, params.other_tile);
+               ? tile_bits_of<true>(params.window, own.sequence, second, params.other_tile, first, params.own_tile)
+               : tile_bits_of<false>(params.window, own.sequence, first, params.own_tile, second, params.other_tile);
 }
 
-__global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_constant__ Params params)
+__global__ void __launch_bounds__(FAMILY_LISTS_THREADS) list_tiles(const __grid_constant__ Params params)
 {
-    const fused_sm80_family &family = params.family;
     const int lane = threadIdx.x % LANES;
-    const unsigned warp = blockIdx.x * (SM80_LISTS_THREADS / LANES) + threadIdx.x / LANES;
-    if (warp >= static_cast<unsigned>(params.lists))
+    const unsigned warp = blockIdx.x * (FAMILY_LISTS_THREADS / LANES) + threadIdx.x / LANES;
+    if (warp >= static_cast<unsigned>(params.list_count))
         return;
     const int number = static_cast<int>(warp);
     const ListedTile own = listed_tile(params, number);
     if (own.sequence.number < 0)
         return;
-    const uint8_t *mask = mask_of_head(family, own.sequence.number, own.head);
+    const uint8_t *mask = mask_of_head(params.mask, own.sequence.number, own.head);
     const TileRange range = range_of(params, own.sequence, own.tile);
     int visible = 0, first = range.first / LIST_TILES * LIST_TILES;
     do {
-        uint16_t *entries = list_section(family.lists, number, first);
+        uint16_t *entries = list_section(params.lists, number, first);
         const unsigned seen = tiles_seen(params, own, mask, range, first + lane);
         int listed = 0;
 #pragma unroll 1
@@ -191,41 +189,40 @@ __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_co
                     i << TILE_BITS | entry_bits(params, own, first + i) | (own_seen & 2u ? 0 : TILE_HAS_HIDDEN));
             listed += __popc(any);
         }
-        for (int i = listed + lane; i < family.lists.chunks * SM80_LIST_CHUNK; i += LANES)
+        for (int i = listed + lane; i < params.lists.chunks * FAMILY_LIST_CHUNK; i += LANES)
             entries[i] = LIST_END;
         visible += listed;
         first += LIST_TILES;
     } while (first < range.end);
     if (lane == 0)
-        family.lists.visible[number] = visible;
+        params.lists.visible[number] = visible;
 }
 
 __global__ void __launch_bounds__(THREADS) sort_work(const __grid_constant__ Params params)
 {
-    const fused_sm80_family &family = params.family;
     const int first_group = blockIdx.x * params.section_groups;
     const int end_group = blockIdx.x == params.sections - 1 ? params.head_groups : first_group + params.section_groups;
     const int first =
-        first_group * params.group * params.own_tiles; /* work tiles are within 31 bits: sm80_check_grid */
+        first_group * params.group * params.own_tiles; /* work tiles are within 31 bits: family_check_grid */
     const int end = end_group * params.group * params.own_tiles;
     const int64_t most = (params.longest_other / params.other_tile + 1) * static_cast<int64_t>(params.list_group);
     const auto for_each = [&](const auto &each) {
         for (int i = first + threadIdx.x; i < end; i += THREADS) {
             const int head_index = i / params.own_tiles, tile = i - head_index * params.own_tiles;
             const int sequence = head_index / params.heads;
-            const fused_sm80_work work = {sequence, head_index - sequence * params.heads, tile};
+            const family_work work = {sequence, head_index - sequence * params.heads, tile};
             int64_t visited = 0;
             for (int j = 0; j < params.list_group; ++j)
                 visited +=
-                    family.lists
-                        .visible[list_number(family.lists, work.sequence, work.head * params.list_group + j, tile)];
+                    params.lists
+                        .visible[list_number(params.lists, work.sequence, work.head * params.list_group + j, tile)];
             each(work, class_of(visited, most));
         }
     };
-    sort_by_class(for_each, [&](int at, const fused_sm80_work &work) { family.work[first + at] = work; });
+    sort_by_class(for_each, [&](int at, const family_work &work) { params.order.work[first + at] = work; });
 }
 
 } // namespace
 
-extern "C" const fused_sm80_schedule_kernel fused_sm80_schedule_work = schedule_work,
-                                            fused_sm80_list_tiles = list_tiles, fused_sm80_sort_work = sort_work;
+extern "C" const family_schedule_kernel family_schedule_work = schedule_work, family_list_tiles = list_tiles,
+                                        family_sort_work = sort_work;

@@ -1,0 +1,71 @@
+/* What the main kernel of the sm_90 backward is compiled for beside its tile: which queries see the keys of a work tile
+ * and where both lie (`Work`), and what becomes of a score before the softmax (`Score`). Everybody knows of both only
+ * what is declared here: a kernel for other work is another struct with the members of Dense, a kernel for other scores
+ * one with those of Plain, and its line in instances/.
+ *
+ * A work tile goes through tiles of queries from the last one that sees any of its keys back to the first. */
+#pragma once
+#include <climits>
+
+#include "kernels/sm90/bwd/params.h"
+
+namespace sm90_bwd {
+
+using WorkTile = fused_sm90_bwd_work_tile;
+
+/* Dense attention, full or causal, of sequences of the same lengths: all tiles of queries from the first that sees a
+ * key on see it. */
+struct Dense {
+    /* ---- which queries see a work tile's keys ---- */
+
+    /* The first tile of q_tile queries that sees a key from first_key on; params.q_tiles where there is none. */
+    __device__ __forceinline__ static int first_tile(const Params &params, int first_key, int q_tile)
+    {
+        return sm90_bwd_first_tile(first_key, params.causal, params.shift, params.q_len, params.kv_len, q_tile,
+                                   params.q_tiles);
+    }
+
+    /* The last tile of queries of a head that sees a work tile's keys. */
+    __device__ __forceinline__ static int last_tile(const Params &params) { return params.q_tiles - 1; }
+
+    /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */
+    __device__ __forceinline__ static int diagonal(const Params &params, int key, int tile, int q_tile)
+    {
+        return key - params.shift - tile * q_tile;
+    }
+
+    /* Whether a query of a tile does not see one of `keys` keys from first_key on. diagonal: that of first_key. */
+    __device__ __forceinline__ static bool is_cut(const Params &params, int first_key, int keys, int diagonal)
+    {
+        return (params.causal && diagonal + keys - 1 > 0) || first_key + keys > params.kv_len;
+    }
+
+    /* The first column that sees a key, counted from the thread's first one, which is `column`; INT_MAX: none does.
+     * row: the key, counted from first_key. */
+    __device__ __forceinline__ static int first_visible(const Params &params, int first_key, int row, int diagonal,
+                                                        int column)
+    {
+        if (first_key + row >= params.kv_len)
+            return INT_MAX;
+        return params.causal ? diagonal + row - column : 0;
+    }
+
+    /* ---- where queries and keys lie ---- */
+
+    /* Coordinates in the tensor maps: of a row of the work tile's sequence in Q, dO, of a key in K, V, dK, dV, and of
+     * the sequence in all of them. */
+    __device__ __forceinline__ static int q_coordinate(int row) { return row; }
+    __device__ __forceinline__ static int key_coordinate(const WorkTile &, int key) { return key; }
+    __device__ __forceinline__ static int batch_coordinate(int batch) { return batch; }
+};
+
+/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. */
+struct Plain {};
+
+/* A tile with its policies; `Tile` is such a type in all functions of the main kernel. */
+template <typename OwnTile, typename WorkPolicy, typename ScorePolicy> struct With : OwnTile {
+    using Work = WorkPolicy;
+    using Score = ScorePolicy;
+};
+
+} // namespace sm90_bwd

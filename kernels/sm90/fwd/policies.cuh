@@ -1,0 +1,121 @@
+/* What a kernel of the sm_90 forward is compiled for beside its tile: which rows and keys a work tile has and which
+ * pairs of them are visible (`Work`), and what becomes of a score before the softmax (`Score`). Producer, consumers and
+ * epilogue know of both only what is declared here: a kernel for other work is another struct with the members of
+ * Dense, a kernel for other scores one with those of Plain, and its line in instances/.
+ *
+ * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from one
+ * number down to another, which is how everybody goes through them, so that what is masked at the right edge comes
+ * first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its list. */
+#pragma once
+
+#include "kernels/device/softmax.cuh"
+#include "kernels/sm90/fwd/tiles.cuh"
+
+namespace sm90_fwd {
+
+using namespace device;
+
+/* The 64 rows of a consumer warpgroup, with what it has of each block of keys. */
+struct RowGroup {
+    int first_row; /* in its sequence */
+    int first_key; /* in each block, of the warpgroup's key split */
+    int shift;     /* kv_len - q_len: row i is at key i + shift of the diagonal */
+};
+
+/* Dense attention, full or causal, of sequences of the same lengths. */
+struct Dense {
+    /* ---- where a work tile lies ---- */
+
+    __device__ __forceinline__ static int q_len(const Params &params, const WorkTile &) { return params.q_len; }
+
+    /* What all work tiles have in common. A consumer computes it once: within the loop over work tiles it would take
+     * registers of the main loop. */
+    struct Common {
+        int shift; /* kv_len - q_len */
+    };
+
+    __device__ __forceinline__ static Common common(const Params &params) { return {params.kv_len - params.q_len}; }
+    __device__ __forceinline__ static int shift(const Common &common, const WorkTile &) { return common.shift; }
+
+    /* Coordinates in the tensor maps: of row `row` of the tile's sequence in Q and O, of a block's first key in K and
+     * V, and of the sequence in all of them. */
+    __device__ __forceinline__ static int q_coordinate(const WorkTile &, int row) { return row; }
+
+    template <typename Tile> __device__ __forceinline__ static int key_coordinate(const WorkTile &, int block)
+    {
+        return block * Tile::BLOCK_N;
+    }
+
+    __device__ __forceinline__ static int batch_coordinate(const WorkTile &tile) { return tile.batch; }
+
+    /* LSE of row 0 of the tile's sequence and head. */
+    __device__ __forceinline__ static float *lse(const Params &params, const WorkTile &tile)
+    {
+        return params.lse + (int64_t(tile.batch) * params.q_heads.value + tile.head) * params.q_len;
+    }
+
+    /* ---- which keys its rows see ---- */
+
+    /* How many blocks of keys a work tile has, which begin with block 0: up to the last that any of its rows, from
+     * `first_row` on, sees; where none sees any it is one, all of it masked. */
+    template <typename Tile> __device__ __forceinline__ static int count_key_blocks(const Params &params, int first_row)
+    {
+        int keys = params.kv_len;
+        if (params.causal)
+            keys =
+                min(keys, min(first_row + Tile::CLUSTER * Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
+        return (max(keys, 1) + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
+    }
+
+    /* The highest block of which one of the rows sees the warpgroup's keys, or 0. */
+    template <typename Tile>
+    __device__ __forceinline__ static int last_seen_block(const Params &params, const RowGroup &rows)
+    {
+        const int sees = rows.first_row >= params.q_len ? 0
+                         : params.causal                ? rows.first_row + 64 + rows.shift
+                                                        : params.kv_len;
+        return max(sees - 1 - rows.first_key, 0) / Tile::BLOCK_N;
+    }
+
+    /* The lowest block that has to be masked: one of the rows does not see all of it. */
+    template <typename Tile>
+    __device__ __forceinline__ static int first_masked_block(const Params &params, const RowGroup &rows)
+    {
+        const int seen_by_all =
+            params.causal ? max(min(params.kv_len, rows.first_row + 1 + rows.shift), 0) : params.kv_len;
+        return (seen_by_all + Tile::BLOCK_N - Traits<Tile>::KEYS - rows.first_key) / Tile::BLOCK_N;
+    }
+
+    /* All keys that one of the rows sees are ahead of this one. */
+    __device__ __forceinline__ static int seen_end(const Params &params, const RowGroup &rows)
+    {
+        return params.causal ? min(params.kv_len, rows.first_row + 64 + rows.shift) : params.kv_len;
+    }
+
+    /* The scores of a block that a row does not see become -inf. first_column: the thread's first key. diagonal: the
+     * first key that this thread's row g does not see in a causal problem. */
+    template <int SCORES>
+    __device__ __forceinline__ static void mask(float (&s)[SCORES], const Params &params, int first_column,
+                                                int diagonal)
+    {
+        const int limit[2] = {(params.causal ? min(params.kv_len, diagonal) : params.kv_len) - first_column,
+                              (params.causal ? min(params.kv_len, diagonal + 8) : params.kv_len) - first_column};
+        mask_scores(s, limit);
+    }
+};
+
+/* Scores as they are: the softmax multiplies them with scale * log2(e). */
+struct Plain {
+    /* Called with the accumulator of S = Q K^T, ahead of the mask. */
+    template <int SCORES> __device__ __forceinline__ static void apply(float (&)[SCORES], const Params &) {}
+};
+
+/* A kernel's policies. TAKES_TURNS: its consumers issue their products one after the other (ping-pong); not where they
+ * skip different blocks of keys. */
+template <typename WorkPolicy, typename ScorePolicy, bool TAKES_TURNS> struct Policies {
+    using Work = WorkPolicy;
+    using Score = ScorePolicy;
+    static constexpr bool PING_PONG = TAKES_TURNS;
+};
+
+} // namespace sm90_fwd
