@@ -19,6 +19,13 @@ ATTN_FUNCTION float element_slope(float x, float cap)
     return 4.0f * power / (sum * sum);
 }
 
+/* What is added to S of an element behind the softcap: ALiBi. */
+ATTN_FUNCTION float element_added(const struct attn_problem *p, const struct attn_tensors *t, int64_t head,
+                                  int64_t q_len, int64_t kv_len, int64_t row, int64_t key)
+{
+    return p->has_alibi ? -t->alibi_slopes[head] * (float)attn_alibi_distance(q_len, kv_len, row, key) : 0.0f;
+}
+
 /* One row of S: its sequence with its lengths, its query head, its number in the sequence. */
 struct element_row {
     int64_t b, head, row, q_len, kv_len;

@@ -3,8 +3,8 @@
  * Of each kv head, K, V and their transposes are converted to double once. Each block of rows of a query head is then
  * computed independently:
  *     1. scores     Q K^T, over the keys that the block sees
- *     2. softmax    S = scale Q K^T, or with a softcap c S = c tanh(scale Q K^T / c); P = softmax of the visible part
- *                   of each row, LSE
+ *     2. softmax    S = scale Q K^T, or with a softcap c S = c tanh(scale Q K^T / c), and what a bias adds; P =
+ *                   softmax of the visible part of each row, LSE
  *     3. output     O = (P * M) V, |O| = (P * M) |V|, where M is 1 without dropout
  *     4. gradients  dP = M * (dO V^T), D = rowsum(dO * O), dS = P * (dP - D), times 1 - (S / c)^2 with a softcap,
  *                   dQ = scale dS K
@@ -335,6 +335,16 @@ static double slope_of(double x, double cap)
     return 4 * power / (sum * sum);
 }
 
+/* What is added to S of an element behind the softcap. */
+static double added(const struct head *h, int64_t g, int64_t row, int64_t key)
+{
+    const struct attn_problem *p = h->p;
+    if (!p->has_alibi)
+        return 0;
+    const double slope = (double)h->t->alibi_slopes[h->kv_head * h->group + g];
+    return -slope * (double)attn_alibi_distance(p->q_len, p->kv_len, row, key);
+}
+
 /* Every row's S from Q K^T, in place, for the keys of [lo, hi]; -infinity where the row does not see the key. With a
  * softcap its derivative, too. */
 static void logits(const struct head *h, const struct block *at, const struct scratch *x)
@@ -349,6 +359,7 @@ static void logits(const struct head *h, const struct block *at, const struct sc
             if (cap != 0)
                 x->slope[i * p->kv_len + j] = slope_of(scale * s[j], cap);
             s[j] = cap != 0 ? cap * tanh(scale * s[j] / cap) : scale * s[j];
+            s[j] += added(h, at->g, at->row0 + i, j);
             if (j < first || j > last ||
                 !attn_block_is_visible(h->whole, h->t->block_mask, h->b, h->kv_head * h->group + at->g,
                                        at->row0 + i + h->out->first_row, j))

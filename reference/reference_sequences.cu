@@ -73,17 +73,22 @@ size_t reference_sequences_bytes(const struct attn_problem *p, enum attn_mode mo
 /* What the kernels know of a block: rows [first, first + rows) of a query head of a sequence. */
 struct score_block {
     struct attn_problem problem;
-    const uint8_t *block_mask;
-    float sink;           /* of this head; -inf = none */
-    struct key_mask mask; /* with the lengths of this sequence */
-    int64_t b, head;      /* in the problem, for the block mask */
+    struct attn_tensors tensors; /* arrays in device memory */
+    float sink;                  /* of this head; -inf = none */
+    struct key_mask mask;        /* with the lengths of this sequence */
+    int64_t b, head;             /* in the problem, for the block mask */
     int64_t first, rows, pitch;
     int64_t first_batch, first_head, first_row; /* of struct reference_outputs */
 };
 
 __device__ __forceinline__ bool is_in_mask(const struct score_block &x, int64_t row, int64_t key)
 {
-    return attn_block_is_visible(&x.problem, x.block_mask, x.b, x.head, row + x.first_row, key);
+    return attn_block_is_visible(&x.problem, x.tensors.block_mask, x.b, x.head, row + x.first_row, key);
+}
+
+__device__ __forceinline__ float added(const struct score_block &x, int64_t row, int64_t key)
+{
+    return element_added(&x.problem, &x.tensors, x.head, x.mask.q_len, x.mask.kv_len, row, key);
 }
 
 __device__ __forceinline__ float dropout_factor(const struct score_block &x, int64_t row, int64_t key)
@@ -108,7 +113,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
             const bool is_visible = is_in_mask(x, x.first + r, j);
             if (slope)
                 slope[r * x.pitch + j] = element_slope(row[j], x.problem.softcap);
-            row[j] = is_visible ? element_capped(row[j], x.problem.softcap) : -INFINITY;
+            row[j] = is_visible ? element_capped(row[j], x.problem.softcap) + added(x, x.first + r, j) : -INFINITY;
             maximum = fmaxf(maximum, row[j]);
             sees |= is_visible;
         }
@@ -489,7 +494,7 @@ static struct block block_at(const struct job *job, int64_t b, int64_t head, int
         p->lengths == ATTN_PACKED ? kv_head * p->total_k + length.k_first : (b * p->kv_heads + kv_head) * p->kv_len;
     at.begins_keys = first == 0 && head % group == 0;
     at.scores.problem = *p;
-    at.scores.block_mask = job->tensors->block_mask;
+    at.scores.tensors = *job->tensors;
     at.scores.sink = job->sink ? job->sink[head] : -INFINITY;
     at.scores.mask = key_mask_of(p);
     at.scores.mask.q_len = length.q_len;

@@ -160,6 +160,11 @@ const struct option_def option_table[] = {
      .detail =
          "An attention sink: one logit of each query head, N(0,1) from --seed (with --input from sink.npy), which "
          "is added to the denominator of the softmax alone. LSE includes it; the backward also makes dSink."},
+    {"--alibi", NULL, KIND_FLAG, AT(attributes.has_alibi), .help = "ALiBi's bias of the distance", .is_rare = true,
+     .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "ALiBi: S of row i and key j is lowered by slope |i + kv_len - q_len - j|, behind the scale and the softcap "
+         "and before the masks; the slope of query head h is 2^(-8 (h + 1) / heads)."},
     {"--out-dtype", NULL, KIND_CHOICE_SET, AT(out_dtypes), .choices = out_dtype_names, .fallback = "bf16",
      .help = "output of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Types of O where the inputs have 8 bits."},

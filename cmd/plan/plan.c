@@ -116,13 +116,15 @@ bool plan_set_arrays(struct plan *plan, struct plan_item *item, const char *leng
     const bool has_lengths = *lengths && strcmp(lengths, "fixed") != 0;
     const bool has_mask = *block_mask && strcmp(block_mask, "none") != 0;
     const bool is_decode = item->problem.lengths == ATTN_CACHE;
-    const bool has_sink = item->problem.has_sink;
-    if (!has_lengths && !has_mask && !is_decode && !has_sink)
+    const bool has_sink = item->problem.has_sink, has_alibi = item->problem.has_alibi;
+    if (!has_lengths && !has_mask && !is_decode && !has_sink && !has_alibi)
         return true;
     struct problem_arrays *arrays = xcalloc(1, sizeof *arrays);
     plan->arrays = xrealloc(plan->arrays, (unsigned long)(plan->array_count + 1) * sizeof(void *));
     plan->arrays[plan->array_count++] = arrays;
     item->arrays = arrays;
+    if (has_alibi)
+        problem_set_alibi(&item->problem, arrays);
     return (is_decode      ? problem_set_cache(&item->problem, arrays, lengths, item->seed, why)
             : !has_lengths ? true
                            : problem_set_lengths(&item->problem, arrays, lengths, total_tokens, item->seed, why)) &&

@@ -132,7 +132,7 @@ static bool has_arrays(const struct problem_key *key, struct plan *plan, struct 
         return false;
     if (is_decode)
         item->problem.lengths = ATTN_CACHE;
-    if (!strcmp(key->lengths, "fixed") && !has_mask && !is_decode && !key->has_sink)
+    if (!strcmp(key->lengths, "fixed") && !has_mask && !is_decode && !key->has_sink && !key->has_alibi)
         return key->mask_block == 0;
     if (has_mask && (key->mask_block < 8 || key->mask_block > 65536 || key->mask_block % 8))
         return false;

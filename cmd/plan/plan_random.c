@@ -391,6 +391,8 @@ static void draw_softcap(struct random_draw *d)
 
 static void draw_sink(struct random_draw *d) { d->item->problem.has_sink = chance(d, 15); }
 
+static void draw_alibi(struct random_draw *d) { d->item->problem.has_alibi = chance(d, 12); }
+
 static void draw_scale(struct random_draw *d)
 {
     static const double factors[] = {0.25, 0.5, 2};
@@ -448,6 +450,7 @@ static const struct random_attribute attributes[] = {
     {"dropout", draw_dropout},
     {"softcap", draw_softcap},
     {"sink", draw_sink},
+    {"alibi", draw_alibi},
     {"scale", draw_scale},
     {"dist", draw_dist},
     {"logit-std", draw_logit_std},

@@ -26,6 +26,7 @@ static const struct selftest_family {
     {-1, -1, {.dropout = 0}, false, true, 0, 0},
     {-1, -1, {.dropout = 0}, false, false, 192, 128},
     {-1, -1, {.has_sink = true}, false, false, 0, 0},
+    {-1, -1, {.has_alibi = true}, false, false, 0, 0},
 };
 
 /* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
@@ -76,7 +77,7 @@ static void add_wide(const struct plan_item *dense, const struct selftest_family
     if (family->is_packed)
         snprintf(lengths, sizeof lengths, "list:%lldx%lld:0:100:%lldx%lld", (long long)some_rows(len), (long long)len,
                  (long long)some_rows(len / 3), (long long)(len / 3));
-    if (family->has_block_mask || family->head_dim || family->attributes.has_sink)
+    if (family->has_block_mask || family->head_dim || family->attributes.has_sink || family->attributes.has_alibi)
         p->q_len = some_rows(len);
     if (family->head_dim) {
         p->head_dim = family->head_dim;

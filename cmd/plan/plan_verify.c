@@ -174,6 +174,11 @@ static const struct hard_cache later_caches[] = {
      {.page_size = 16, .has_sink = true},
      0},
     {{2, 4, 1, 3, 190, FILL_NORMAL, ATTN_BHSD, false, false, 0}, "list:190:3", 30, {.has_sink = true}, 0},
+    {{3, 8, 2, 2, 300, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     "list:300:2:129",
+     -1,
+     {.page_size = 16, .has_alibi = true},
+     0},
 };
 
 /* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len
@@ -235,6 +240,12 @@ static const struct {
      {.has_sink = true, .window_left = 16, .window_right = -1, .dropout = 0.1f, .dropout_seed = 1, .softcap = 5}},
     {{1, 8, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0},
      {.has_sink = true, .window_left = 128, .window_right = -1}},
+    /* ALiBi: keys before and behind the diagonal, distances beside a softcap and a window, grouped heads. */
+    {{1, 4, 4, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.has_alibi = true, NO_WINDOW}},
+    {{2, 6, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0}, {.has_alibi = true, NO_WINDOW}},
+    {{1, 4, 1, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.has_alibi = true, NO_WINDOW, .softcap = 5}},
+    {{1, 8, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+     {.has_alibi = true, .window_left = 300, .window_right = -1, .dropout = 0.1f, .dropout_seed = 1}},
 };
 
 const char *const plan_strides_names[] = {[PLAN_CONTIGUOUS] = "contiguous",

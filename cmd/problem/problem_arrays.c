@@ -443,7 +443,14 @@ bool problem_set_block_mask(struct attn_problem *p, struct problem_arrays *a, co
     return true;
 }
 
-/* ---- sink ---- */
+/* ---- sink and slopes ---- */
+
+void problem_set_alibi(const struct attn_problem *p, struct problem_arrays *a)
+{
+    a->alibi_slopes = xmalloc((unsigned long)p->q_heads * sizeof *a->alibi_slopes);
+    for (int64_t h = 0; h < p->q_heads; h++)
+        a->alibi_slopes[h] = (float)exp2(-8.0 * (double)(h + 1) / (double)p->q_heads);
+}
 
 static bool read_sink(const char *path, int64_t heads, float *sink, struct reason *why)
 {
@@ -490,12 +497,14 @@ const void *problem_array(const struct attn_problem *p, const struct problem_arr
     case ARRAY_SEQUSED_K: array = a->seqused_k; break;
     case ARRAY_PAGE_TABLE: array = a->page_table; break;
     case ARRAY_SINK: array = a->sink; break;
+    case ARRAY_ALIBI_SLOPES: array = a->alibi_slopes; break;
     case ARRAY_COUNT: break;
     }
     if (!array)
         return NULL;
+    const bool is_of_heads = which == ARRAY_SINK || which == ARRAY_ALIBI_SLOPES;
     const int64_t numbers = which == ARRAY_SEQUSED_K    ? p->batch
-                            : which == ARRAY_SINK       ? p->q_heads
+                            : is_of_heads               ? p->q_heads
                             : which == ARRAY_PAGE_TABLE ? p->batch * blocks_of(p->kv_len, p->page_size)
                                                         : p->batch + 1;
     *bytes = which == ARRAY_BLOCK_MASK ? (size_t)mask_bytes(p) : (size_t)numbers * sizeof(int32_t);
@@ -510,6 +519,7 @@ void problem_point_at(struct attn_tensors *t, const void *const arrays[ARRAY_COU
     t->seqused_k = arrays[ARRAY_SEQUSED_K];
     t->page_table = arrays[ARRAY_PAGE_TABLE];
     t->sink = arrays[ARRAY_SINK];
+    t->alibi_slopes = arrays[ARRAY_ALIBI_SLOPES];
 }
 
 void problem_arrays_free(struct problem_arrays *a)
@@ -520,6 +530,7 @@ void problem_arrays_free(struct problem_arrays *a)
     free(a->seqused_k);
     free(a->page_table);
     free(a->sink);
+    free(a->alibi_slopes);
     memset(a, 0, sizeof *a);
 }
 

@@ -36,6 +36,7 @@ enum problem_array {
     ARRAY_SEQUSED_K,
     ARRAY_PAGE_TABLE,
     ARRAY_SINK,
+    ARRAY_ALIBI_SLOPES,
     ARRAY_COUNT
 };
 
@@ -47,6 +48,7 @@ struct problem_arrays {
     int32_t *cu_seqlens_q, *cu_seqlens_k;                           /* [batch + 1], owned; NULL = fixed lengths */
     int32_t *seqused_k;                                             /* [batch], owned; NULL = no cache */
     int32_t *page_table; /* [batch, ceil(kv_len / page_size)], owned; NULL = no pages */
+    float *alibi_slopes; /* [q_heads], owned; NULL = none */
     float *sink;         /* [q_heads], owned; NULL = none */
     uint8_t *mask;       /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len], owned; NULL = none */
 };
@@ -70,6 +72,9 @@ bool problem_set_block_mask(struct attn_problem *, struct problem_arrays *a, con
  * False with a sentence that begins with the option. */
 bool problem_set_sink(const struct attn_problem *, struct problem_arrays *a, const char *path, uint64_t seed,
                       struct reason *why);
+
+/* Gives the problem with ALiBi its slopes, 2^(-8 (h + 1) / q_heads). */
+void problem_set_alibi(const struct attn_problem *, struct problem_arrays *a);
 
 /* The array and its bytes, NULL and 0 where the problem has none; `a` may be NULL. */
 const void *problem_array(const struct attn_problem *, const struct problem_arrays *a, enum problem_array,

@@ -22,7 +22,8 @@
 /* Later ones, whose columns follow all others. */
 #define PROBLEM_LATER_ATTRIBUTES(X)                                                                                    \
     X(FLAG, has_sink, sink, bool, "--sink", 0,                                                                         \
-      "1 with a sink, a logit of each query head in the denominator alone, else 0")
+      "1 with a sink, a logit of each query head in the denominator alone, else 0")                                    \
+    X(FLAG, has_alibi, alibi, bool, "--alibi", 0, "1 with ALiBi, a slope of each query head times the distance, else 0")
 
 /* In struct problem_attributes; in struct problem_key. */
 #define PROBLEM_TYPE_COUNT int64_t

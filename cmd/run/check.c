@@ -168,7 +168,7 @@ static double largest_logit_of(const struct plan_item *item)
 {
     const struct fill_spec spec = {
         .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
-    if (item->folder || attn_dtype_is_8_bit(item->problem.dtype))
+    if (item->folder || attn_dtype_is_8_bit(item->problem.dtype) || item->problem.has_alibi)
         return INFINITY;
     return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
 }

@@ -36,6 +36,8 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struc
         moved.block_mask += view->mask_offset;
     if (moved.sink)
         moved.sink += view->q_head_offset;
+    if (moved.alibi_slopes)
+        moved.alibi_slopes += view->q_head_offset;
     moved.dsink = NULL;
     return moved;
 }

@@ -355,6 +355,10 @@ static const struct fault faults[] = {
      .attributes = ATTN_WITH_SINK,
      .make = faults_sink_twice},
     {.name = "sink missing in LSE", .rules = {RULE(LSE)}, .attributes = ATTN_WITH_SINK, .make = faults_no_sink_in_lse},
+    {.name = "slope of the next head",
+     .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)},
+     .attributes = ATTN_WITH_ALIBI,
+     .make = faults_next_slope},
 };
 
 const struct fault *fault_table(int *count)

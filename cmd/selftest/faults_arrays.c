@@ -311,6 +311,21 @@ enum attn_status faults_no_sink_in_lse(const struct fault_job *job, enum problem
     return ATTN_OK;
 }
 
+enum attn_status faults_next_slope(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                   struct attn_message *why)
+{
+    (void)tensor;
+    const int64_t heads = job->problem->q_heads;
+    struct problem_arrays arrays = *job->correct->arrays;
+    float *const slopes = xmalloc((unsigned long)heads * sizeof *slopes);
+    for (int64_t h = 0; h < heads; h++)
+        slopes[h] = arrays.alibi_slopes[(h + 1) % heads];
+    arrays.alibi_slopes = slopes;
+    const enum attn_status status = compute_with(job, job->problem, &arrays, wrong, why);
+    free(slopes);
+    return status;
+}
+
 /* ---- block mask ---- */
 
 static int64_t blocks_of(const struct attn_problem *p, int64_t len)

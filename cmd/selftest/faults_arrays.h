@@ -37,4 +37,7 @@ fault_make faults_skipped_block;
 /* Sink: it is two terms of the denominator; it is none of LSE, while O is right. */
 fault_make faults_sink_twice, faults_no_sink_in_lse;
 
+/* ALiBi: each head has the slope of the next one. */
+fault_make faults_next_slope;
+
 #endif

@@ -11,7 +11,8 @@
 struct cpu_place {
     const struct attn_problem *whole; /* with the longest lengths, by which a block mask is laid out */
     const uint8_t *block_mask;
-    int64_t batch, head; /* of the whole problem; of a backward column the first query head */
+    const float *alibi_slopes; /* of query head 0; NULL = none */
+    int64_t batch, head;       /* of the whole problem; of a backward column the first query head */
 };
 
 /* Where the keys of a sequence lie: one behind the other (table NULL), or in pages, and then k and v of a tile point at
@@ -81,10 +82,20 @@ static inline const struct cpu_kernels *cpu_kernels_best(void)
     return kernels ? kernels : cpu_kernels_baseline();
 }
 
+/* What is added to S of an element behind the softcap. problem: with the lengths of the sequence. head: of the place.
+ * */
+static inline float cpu_added(const struct attn_problem *problem, const struct cpu_place *place, int64_t head,
+                              int64_t row, int64_t key)
+{
+    return place->alibi_slopes ? -place->alibi_slopes[place->head + head] *
+                                     (float)attn_alibi_distance(problem->q_len, problem->kv_len, row, key)
+                               : 0.0f;
+}
+
 /* Whether scores need more than the mask of attn_visible. */
 static inline bool cpu_has_attributes(const struct attn_problem *p)
 {
-    return p->dropout != 0.0f || p->softcap != 0.0f || p->mask_block != 0;
+    return p->dropout != 0.0f || p->softcap != 0.0f || p->mask_block != 0 || p->has_alibi;
 }
 
 /* Keys that rows [row0, row0 + rows) may see: first key of the first row, last key of the last row (both grow with the

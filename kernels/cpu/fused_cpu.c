@@ -53,7 +53,7 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
-            ATTN_WITH_SINK | ATTN_WITH_DSINK,
+            ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI,
     SPLITS_MAX = 1024
 };
 
@@ -179,7 +179,7 @@ static struct attn_problem sequence_of(const struct call *x, int64_t b)
 
 static struct cpu_place place_of(const struct call *x, int64_t b, int64_t head)
 {
-    return (struct cpu_place){x->p, x->t->block_mask, b, head};
+    return (struct cpu_place){x->p, x->t->block_mask, x->t->alibi_slopes, b, head};
 }
 
 /* Where the O and the LSE of the splits lie; NULL without splits. */

@@ -291,7 +291,7 @@ CPU_TARGET static void online_softmax(const struct forward *s, int64_t cols)
     }
 }
 
-/* Softcap and block mask, before the other masks: what is scaled afterwards is divided by the scale. */
+/* Softcap, ALiBi and block mask, before the other masks: what is scaled afterwards is divided by the scale. */
 CPU_TARGET static void cap_scores(const struct forward *s, int64_t col0, int64_t cols)
 {
     const struct cpu_forward_tile *t = s->tile;
@@ -301,6 +301,7 @@ CPU_TARGET static void cap_scores(const struct forward *s, int64_t col0, int64_t
             float *at = s->st + c * FORWARD_ROWS + r;
             if (cap != 0.0f)
                 *at = cap / s->scale * tanhf(s->scale * *at / cap);
+            *at += cpu_added(t->problem, &t->place, 0, t->row0 + r, col0 + c) / s->scale;
             if (!attn_block_is_visible(t->place.whole, t->place.block_mask, t->place.batch, t->place.head, t->row0 + r,
                                        col0 + c))
                 *at = -INFINITY;
@@ -519,7 +520,7 @@ CPU_TARGET static void attribute_gradients(const struct backward *s, int64_t hea
             const float product = p->scale * *p_at, cap = p->softcap;
             const float logit = cap != 0.0f ? cap * tanhf(product / cap) : product;
             const float slope = cap != 0.0f ? softcap_slope(product, cap) : 1.0f;
-            const float probability = expf(logit - lse[r]);
+            const float probability = expf(logit + cpu_added(p, &t->place, head, row0 + r, key) - lse[r]);
             const float kept = attn_dropout_factor(p, t->place.batch, t->place.head + head, row0 + r, key);
             *p_at = kept * probability;
             *ds_at = probability * (kept * *ds_at - delta[r]) * slope;

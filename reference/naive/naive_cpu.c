@@ -38,7 +38,7 @@ struct naive_plan {
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
-            ATTN_WITH_DSINK
+            ATTN_WITH_DSINK | ATTN_WITH_ALIBI
 };
 
 static int64_t rows_of_scores(const struct attn_problem *p)
@@ -285,7 +285,7 @@ static bool score_row(const struct passes *x, int64_t n, float *s, struct score_
     return true;
 }
 
-/* Softcap and block mask of the keys [first, last]; false when none of them is seen. slope: where the softcap's
+/* Softcap, ALiBi and block mask of the keys [first, last]; false when none of them is seen. slope: where the softcap's
  * derivatives of the row go, NULL = nowhere. */
 static bool cap_row(const struct passes *x, const struct score_row *r, int64_t first, int64_t last, float *slope)
 {
@@ -295,6 +295,8 @@ static bool cap_row(const struct passes *x, const struct score_row *r, int64_t f
         slope[j] = element_slope(r->at[j], cap);
     for (int64_t j = first; j <= last && cap != 0.0f; j++)
         r->at[j] = element_capped(r->at[j], cap);
+    for (int64_t j = first; j <= last && x->p->has_alibi; j++)
+        r->at[j] += element_added(x->p, x->t, r->h, r->one.q_len, r->one.kv_len, r->row, j);
     for (int64_t j = first; j <= last && x->p->mask_block != 0; j++) {
         const bool is_visible = attn_block_is_visible(x->p, x->t->block_mask, r->b, r->h, r->row, j);
         r->at[j] = is_visible ? r->at[j] : -INFINITY;

@@ -303,7 +303,9 @@ __device__ __forceinline__ float masked_score(const struct masked_shape &shape, 
                                               int64_t key, float x)
 {
     const bool is_visible = attn_block_is_visible(&shape.problem, shape.tensors.block_mask, at.b, at.head, at.row, key);
-    return is_visible ? element_capped(x, shape.problem.softcap) : -INFINITY;
+    return is_visible ? element_capped(x, shape.problem.softcap) +
+                            element_added(&shape.problem, &shape.tensors, at.head, at.q_len, at.kv_len, at.row, key)
+                      : -INFINITY;
 }
 
 /* See naive_masked_softmax. */

@@ -50,6 +50,7 @@ static struct attn_tensors upload_inputs(struct copies *c, const struct attn_pro
     d.block_mask = upload(c, t->block_mask, mask_elements(p), 1);
     d.scale_q = upload(c, t->scale_q, scale_elements(p, false), sizeof(float));
     d.scale_k = upload(c, t->scale_k, scale_elements(p, true), sizeof(float));
+    d.alibi_slopes = upload(c, t->alibi_slopes, p->q_heads, sizeof(float));
     d.sink = upload(c, t->sink, p->q_heads, sizeof(float));
     d.scale_v = upload(c, t->scale_v, scale_elements(p, true), sizeof(float));
     return d;

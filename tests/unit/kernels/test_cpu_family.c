@@ -214,6 +214,9 @@ static const struct attn_problem problems[] = {
     {BASE(1, 2, 2, 200, 200, 64, true, 0, 0)},
     {CAUSAL, .v_head_dim = 24},
     {CAUSAL, .has_sink = true},
+    {ANY, .has_alibi = true},
+    {BASE(2, 4, 2, 130, 131, 24, true, -1, -1), .has_alibi = true, .softcap = 2, MASK(16, 1, 4)},
+    {CAUSAL, PACKED, DROPOUT, .has_alibi = true, .has_sink = true},
     {BASE(2, 4, 2, 65, 40, 8, true, 9, -1), .has_sink = true}, /* rows that see nothing */
     {BASE(5, 4, 2, 170, 150, 24, true, -1, -1), PACKED, DROPOUT, .has_sink = true, .softcap = 3, .v_head_dim = 8},
     {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), .has_sink = true},
@@ -264,6 +267,7 @@ static const struct attn_problem forwards[] = {
     {BASE(2, 4, 1, 1, 300, 576, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .v_head_dim = 512},
     {BASE(2, 16, 1, 3, 130, 576, true, 20, -1), .lengths = ATTN_CACHE, .v_head_dim = 512},
     {BASE(3, 4, 2, 2, 600, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_sink = true},
+    {BASE(3, 4, 2, 2, 600, 16, false, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_alibi = true},
     {BASE(1, 2, 1, 131, 60, 8, true, 40, -1), .has_sink = true}, /* rows that see nothing */
     {BASE(2, 4, 2, 3, 130, 24, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .v_head_dim = 40},
     {BASE(2, 4, 2, 130, 500, 24, true, -1, -1), DROPOUT, .softcap = 2},

@@ -141,6 +141,7 @@ static const struct value_case {
     {"--dtype e4m3 --fp8-scale block --scale-block 4k", FIELD(scale_block), &four_k, "--scale-block 0",
      "--scale-block 0: must be a whole number from 1 to 65536"},
     {"--sink", FIELD(attributes.has_sink), &yes, "--sink=1", "--sink 1: takes no value"},
+    {"--alibi", FIELD(attributes.has_alibi), &yes, "--alibi=1", "--alibi 1: takes no value"},
     {"--dtype e4m3 --hadamard", FIELD(hadamard), &yes, "--hadamard=yes", "--hadamard yes: takes no value"},
     {"--total-tokens 4k", FIELD(total_tokens), &four_k, "--total-tokens 0",
      "--total-tokens 0: must be a whole number from 1 to 2147483647"},

@@ -165,6 +165,14 @@ static inline void make_sink(struct made *m, uint64_t *random)
     m->t.sink = sink;
 }
 
+static inline void make_slopes(struct made *m)
+{
+    float *slopes = keep(m, malloc((size_t)m->p.q_heads * sizeof *slopes));
+    for (int64_t h = 0; h < m->p.q_heads; h++)
+        slopes[h] = exp2f(-8.0f * (float)(h + 1) / (float)m->p.q_heads);
+    m->t.alibi_slopes = slopes;
+}
+
 static inline struct made make(const struct attn_problem *problem)
 {
     struct made m = {.p = *problem};
@@ -186,6 +194,8 @@ static inline struct made make(const struct attn_problem *problem)
         make_mask(&m, &random);
     if (p->has_sink)
         make_sink(&m, &random);
+    if (p->has_alibi)
+        make_slopes(&m);
     if (p->quant_scale) {
         const int64_t per_block = p->scale_block ? p->scale_block : 1;
         m.t.scale_q = make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
@@ -298,6 +308,7 @@ static inline struct attn_problem drawn_problem(int number)
     }
     p.v_head_dim = random_below(&random, 4) ? 0 : 8 * (1 + (int64_t)random_below(&random, 5));
     p.has_sink = random_below(&random, 3) == 0;
+    p.has_alibi = random_below(&random, 3) == 0;
     return p;
 }
 

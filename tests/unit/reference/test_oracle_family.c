@@ -97,7 +97,7 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
     const int64_t shift = at.kv_len - at.q_len;
     double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, size2 = 0, sum = 0,
                                                               max = -INFINITY;
-    double *s = malloc((size_t)(at.kv_len + 1) * sizeof *s);
+    double *s = malloc((size_t)(at.kv_len + 1) * 2 * sizeof *s), *const capped = s + at.kv_len + 1;
     assert_non_null(s);
     row_of_q(m, b, h, i, q);
     for (int64_t c = 0; c < dv; c++)
@@ -116,6 +116,9 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
         s[j] = (double)p->scale * dot(q, k, d);
         if (p->softcap != 0)
             s[j] = (double)p->softcap * tanh(s[j] / (double)p->softcap);
+        capped[j] = s[j];
+        if (p->has_alibi)
+            s[j] -= (double)m->t.alibi_slopes[h] * fabs((double)(i + shift - j));
         s[j] = sees ? s[j] : -INFINITY;
         max = fmax(max, s[j]);
     }
@@ -144,7 +147,7 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             const double factor = is_dropped ? 0 : 1 / (1 - (double)p->dropout);
             row_of_key(m, m->t.v, dv, m->t.scale_v, b, g, j, v);
             row_of_key(m, m->t.k, d, m->t.scale_k, b, g, j, k);
-            const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(s[j] / (double)p->softcap, 2) : 1;
+            const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(capped[j] / (double)p->softcap, 2) : 1;
             const double part = factor * dot(dout, v, dv) - dot(dout, o, dv),
                          ds = (double)p->scale * inner * prob * part;
             const double spread = fmax(inner * sqrt(spread2), sqrt(size2)) + (1 - inner) * fabs(part);
@@ -230,6 +233,8 @@ static const struct attn_problem problems[] = {
     {BASE(1, 2, 1, 40, 33, 8, false, 5, 3), .softcap = 20},
     {CAUSAL, .v_head_dim = 24},
     {CAUSAL, .has_sink = true},
+    {ANY, .has_alibi = true},
+    {CAUSAL, PACKED, DROPOUT, .has_alibi = true, .softcap = 3},
     {BASE(2, 4, 2, 65, 40, 8, true, 9, -1), .has_sink = true}, /* rows that see nothing */
     {ANY, PACKED, DROPOUT, .has_sink = true, .softcap = 3},
     {ANY, PACKED, DROPOUT, .v_head_dim = 8, .softcap = 2},
