@@ -36,6 +36,9 @@ build_preset() {
         grep -E '^-- CUDA: ' "$folder/configure.log" >&2 || true # what is built, in one line
         echo "$wanted" >"$folder/configured-with"
     fi
+    if [ -e .git ] && ! git rev-parse HEAD >"$folder/commit.txt" 2>&1; then
+        echo "build: the commit will be 'unknown' in records: $(head -n 1 "$folder/commit.txt")" >&2
+    fi
     log=$folder/build.log
     if [ -e "$built" ]; then
         cmake --build "$folder" -j "$(nproc)" "${target_arguments[@]}" >"$log" 2>&1 || { cat "$log" >&2; return 1; }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 
 /* ---- reading ---- */
@@ -17,6 +18,8 @@ bool csv_open(struct csv_reader *r, const char *path, struct csv_format format, 
     *r = (struct csv_reader){.path = path, .format = format, .in = fopen(path, "re")};
     if (!r->in)
         snprintf(why->text, sizeof why->text, "%s: %s", path_shown(path).text, strerror(errno));
+    if (r->in)
+        file_skip_mark(r->in);
     return r->in != NULL;
 }
 
@@ -191,6 +194,18 @@ void csv_add(struct csv_row *row, const char *cell)
         text_add_char(&row->text, '"');
     }
     text_free(&clean);
+}
+
+void csv_add_foreign(struct csv_row *row, const char *cell)
+{
+    double number;
+    if (!*cell || !strchr("=+-@", *cell) || number_parse_real(cell, &number)) {
+        csv_add(row, cell);
+        return;
+    }
+    char *text = xasprintf("'%s", cell);
+    csv_add(row, text);
+    free(text);
 }
 
 void csv_add_count(struct csv_row *row, int64_t value)

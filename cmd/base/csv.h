@@ -63,6 +63,9 @@ struct csv_row {
 };
 
 /* Each function adds one cell. Text is cleaned as by text_clean, and quoted where CSV requires it. */
+/* As csv_add, for a text that others chose: one that a spreadsheet would take for a formula (=, +, -, @ before anything
+ * but a number) gets an apostrophe before it. */
+void csv_add_foreign(struct csv_row *, const char *cell);
 void csv_add(struct csv_row *, const char *cell);
 void csv_add_count(struct csv_row *, int64_t value); /* INT64_MIN: an empty cell */
 /* `digits` significant ones; an empty cell when the value is not finite. */

@@ -171,3 +171,18 @@ bool path_make_dirs(const char *path)
     free(copy);
     return made;
 }
+
+int file_skip_mark(FILE *file)
+{
+    const unsigned char mark[] = {0xEF, 0xBB, 0xBF};
+    unsigned char bytes[sizeof mark];
+    const int first = getc(file);
+    if (first != EOF)
+        ungetc(first, file);
+    if (first != mark[0]) /* also a pipe, which cannot be rewound */
+        return 0;
+    if (fread(bytes, 1, sizeof bytes, file) == sizeof bytes && memcmp(bytes, mark, sizeof mark) == 0)
+        return sizeof mark;
+    rewind(file);
+    return 0;
+}

@@ -4,6 +4,7 @@
 #define FABENCH_PATHS_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "cmd/base/log.h"
 
@@ -32,5 +33,9 @@ struct shown_path {
     char text[200];
 };
 struct shown_path path_shown(const char *path);
+
+/* Passes over the byte-order mark (EF BB BF) with which some editors begin a text file in UTF-8. Returns its bytes: 3,
+ * or 0 where there is none; the file is then as it was. It must be at its beginning and seekable. */
+int file_skip_mark(FILE *);
 
 #endif

@@ -13,11 +13,13 @@
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/chart/chart_gnuplot.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/record/record_file.h"
 
-/* State of the chart writer: whether gnuplot works, and what was written. */
+/* State of the chart writer: whether gnuplot works, and what was written. A gnuplot that did not end once is not
+ * started again. */
 struct progress {
-    bool is_absent;
+    bool is_absent, is_stuck;
     int scripts, images, failures;
 };
 
@@ -30,11 +32,15 @@ static void make_page(const struct chart_set *set, const struct chart_page *page
         return;
     }
     progress->scripts++;
-    if (progress->is_absent)
+    if (progress->is_absent || progress->is_stuck)
         return;
     switch (chart_run_page(dir, page->name, format)) {
     case GNUPLOT_DONE: progress->images++; break;
     case GNUPLOT_ABSENT: progress->is_absent = true; break;
+    case GNUPLOT_STUCK:
+        progress->is_stuck = true;
+        progress->failures++;
+        break;
     case GNUPLOT_FAILED: progress->failures++; break;
     }
 }
@@ -173,6 +179,10 @@ static int print_term(const struct chart_set *set, int width, bool color)
             switch (chart_print_panel(set, &set->panels[i], width, color, stdout)) {
             case GNUPLOT_DONE: break;
             case GNUPLOT_ABSENT: has_gnuplot = false; break;
+            case GNUPLOT_STUCK:
+                has_gnuplot = false;
+                failures++;
+                break;
             case GNUPLOT_FAILED: failures++; break;
             }
         if (!has_gnuplot)
@@ -227,6 +237,9 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
             log_warn("gnuplot is not installed: %d chart scripts and their data are in %s; there, `gnuplot NAME.gp` "
                      "draws one",
                      progress.scripts, dir);
+        if (progress.is_stuck)
+            log_error("gnuplot does not end: it was not started again; %d chart scripts and their data are in %s",
+                      progress.scripts, dir);
         result = progress.failures ? EXIT_IO : EXIT_OK;
         *images = progress.images;
     }
@@ -240,6 +253,10 @@ static bool read_record(const char *path, struct record_file *file)
 {
     struct attn_message why = {""};
     if (!record_read(path, file, &why)) {
+        log_error("%s", why.text);
+        return false;
+    }
+    if (!record_file_samples_agree(file, &why)) {
         log_error("%s", why.text);
         return false;
     }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/base/process.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
@@ -514,6 +515,14 @@ static void report_stderr(FILE *errors, const char *name)
     }
 }
 
+/* Seconds that one chart may take: a chart of 10000 rows takes less than one. */
+static double limit_s(void)
+{
+    const char *text = getenv("FABENCH_GNUPLOT_LIMIT_S");
+    double wanted;
+    return text && number_parse_real(text, &wanted) && wanted > 0 ? wanted : GNUPLOT_LIMIT_S;
+}
+
 enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input, FILE *output, const char *name)
 {
     char *const arguments[] = {"gnuplot", "-d", (char *)(uintptr_t)script, NULL};
@@ -529,11 +538,12 @@ enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input
                                             .dir = dir,
                                             .in = input ? fileno(input) : PROCESS_NO_FILE,
                                             .out = fileno(output ? output : errors),
-                                            .err = fileno(errors)};
+                                            .err = fileno(errors),
+                                            .own_group = true};
     /* Without a UTF-8 locale gnuplot warns about its own degree sign in every chart. */
     int error = setenv("LC_ALL", "C.UTF-8", 1) != 0 ? errno : process_start(&request, &process);
     if (!error)
-        process_watch(&process, &(struct process_watch){.limit_s = 0}, &result);
+        process_watch(&process, &(struct process_watch){.limit_s = limit_s()}, &result);
     const bool is_absent = error == ENOENT || (!error && result.end == PROCESS_EXITED && result.code == 127);
     const bool is_done = !error && result.end == PROCESS_EXITED && result.code == 0;
     if (error && !is_absent)
@@ -544,5 +554,8 @@ enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input
             log_error("gnuplot (%s) %s", name, process_describe(&result, how, sizeof how));
     }
     fclose(errors);
-    return is_absent ? GNUPLOT_ABSENT : is_done ? GNUPLOT_DONE : GNUPLOT_FAILED;
+    return is_absent                                    ? GNUPLOT_ABSENT
+           : is_done                                    ? GNUPLOT_DONE
+           : !error && result.end == PROCESS_OVER_LIMIT ? GNUPLOT_STUCK
+                                                        : GNUPLOT_FAILED;
 }

@@ -17,7 +17,9 @@ enum gnuplot_result chart_run_page(const char *dir, const char *name, enum plot_
 enum gnuplot_result chart_print_panel(const struct chart_set *, const struct chart_panel *, int width, bool color,
                                       FILE *out);
 
-enum gnuplot_result { GNUPLOT_DONE, GNUPLOT_ABSENT, GNUPLOT_FAILED };
+/* GNUPLOT_STUCK: it did not end within GNUPLOT_LIMIT_S (or FABENCH_GNUPLOT_LIMIT_S seconds) and was killed. */
+enum gnuplot_result { GNUPLOT_DONE, GNUPLOT_ABSENT, GNUPLOT_FAILED, GNUPLOT_STUCK };
+enum { GNUPLOT_LIMIT_S = 60 };
 
 /* Runs gnuplot in `dir` (NULL = here) on a script, "-" = `input`. Its stdout goes to `output`, or to its stderr where
  * that is NULL; the first lines of stderr are printed as warnings with `name`, and so is a failure. No shell and none

@@ -353,6 +353,9 @@ static void add_test(struct junit *junit, const struct verdict_report *r, const 
               : code == EXIT_DEVICE     ? JUNIT_ERROR
                                         : JUNIT_FAILED,
               message);
+    char *body = line->repro && line->repro[0] ? xasprintf("%s\nagain: %s", message, line->repro) : NULL;
+    junit_detail(junit, line->to_ms * 1e-3, body); /* the time of the case itself */
+    free(body);
     free(message);
     free(class_name);
     free(text);
@@ -382,11 +385,11 @@ static void add_verdict(struct csv_row *row, const struct verdict_line *line)
     collapse_spaces(line->configuration, label, sizeof label);
     csv_add(row, verdict_name(line->verdict));
     csv_add(row, label);
-    csv_add(row, line->impl);
+    csv_add_foreign(row, line->impl);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         csv_add_real(row, numbers[i], 6);
     csv_add_count(row, line->pairs ? line->pairs : INT64_MIN);
-    csv_add(row, line->why);
+    csv_add_foreign(row, line->why);
     csv_add_real(row, line->raw_change_pct, 6);
     csv_add(row, line->bound);
 }

@@ -7,6 +7,7 @@
 
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/stats.h"
 #include "cmd/problem/problem.h"
 #include "cmd/record/record_row.h"
 
@@ -59,6 +60,28 @@ static bool check_agrees(const struct record_row *row, struct reason *why)
     return false;
 }
 
+/* Do two times differ by more than rounding? */
+static bool is_other_time(double a, double b)
+{
+    return fabs(a - b) > RECORD_SAMPLES_LIMIT_PCT / 100 * fmax(fabs(a), fabs(b));
+}
+
+static bool samples_agree(const struct record_row *row, struct reason *why)
+{
+    if (!row->samples_ms || row->samples < 1 || isnan(row->time_ms))
+        return true;
+    const struct stats s = stats_of(row->samples_ms, row->samples);
+    if (is_other_time(row->time_ms, s.median))
+        snprintf(why->text, sizeof why->text, "its time_ms is %.6g, its samples_ms have the median %.6g", row->time_ms,
+                 s.median);
+    else if (!isnan(row->time_ms_min) && is_other_time(row->time_ms_min, s.min))
+        snprintf(why->text, sizeof why->text, "its time_ms_min is %.6g, the least of its samples_ms %.6g",
+                 row->time_ms_min, s.min);
+    else
+        return true;
+    return false;
+}
+
 static bool times_agree(const struct record_row *row, struct reason *why)
 {
     const struct {
@@ -75,7 +98,7 @@ static bool times_agree(const struct record_row *row, struct reason *why)
             return false;
         }
     if (!(row->time_ms < row->time_ms_ci_lo) && !(row->time_ms > row->time_ms_ci_hi))
-        return true;
+        return samples_agree(row, why);
     snprintf(why->text, sizeof why->text, "its time_ms is %.6g, outside of its interval %.6g to %.6g", row->time_ms,
              row->time_ms_ci_lo, row->time_ms_ci_hi);
     return false;
@@ -208,13 +231,15 @@ static bool row_agrees(const struct record_row *row, struct reason *why)
     return false;
 }
 
-bool record_file_agrees(const struct record_file *file, struct attn_message *why)
+/* Asks a question about every row; the sentence names the first one that fails. */
+static bool all_agree(const struct record_file *file, bool (*agrees)(const struct record_row *, struct reason *),
+                      struct attn_message *why)
 {
     for (int i = 0; i < file->count; i++) {
         const struct record_row *row = &file->rows[i];
         struct reason reason;
         char label[PROBLEM_LABEL_SIZE];
-        if (row_agrees(row, &reason))
+        if (agrees(row, &reason))
             continue;
         snprintf(why->text, sizeof why->text, "%s, row %d (%s of %s): %.180s", path_shown(file->path).text, i + 1,
                  problem_key_label(&row->key, label, sizeof label), row->impl[0] ? row->impl : "no implementation",
@@ -222,6 +247,16 @@ bool record_file_agrees(const struct record_file *file, struct attn_message *why
         return false;
     }
     return true;
+}
+
+bool record_file_agrees(const struct record_file *file, struct attn_message *why)
+{
+    return all_agree(file, row_agrees, why);
+}
+
+bool record_file_samples_agree(const struct record_file *file, struct attn_message *why)
+{
+    return all_agree(file, samples_agree, why);
 }
 
 double record_speedup_over(const struct record_row *row, const char *impl)

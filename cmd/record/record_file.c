@@ -147,9 +147,22 @@ static struct record_writer *open_writer(const char *path, int flags, struct att
 }
 
 /* Truncates a file; leaves stdout as it is. */
+/* Says where a file goes whose name is a symbolic link: what the link names is overwritten. */
+static void say_link(const char *path)
+{
+    char target[PATH_MAX];
+    const ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length <= 0)
+        return;
+    target[length] = 0;
+    log_warn("%s is a link: %s is overwritten", path_shown(path).text, path_shown(target).text);
+}
+
 static struct record_writer *open_new(const char *path, struct attn_message *why)
 {
     struct record_writer *writer = open_writer(path, O_WRONLY | O_CREAT, why);
+    if (writer)
+        say_link(path);
     if (writer && writer->owns_fd && writer->is_regular && ftruncate(writer->fd, 0) != 0) {
         refuse_path(path, strerror(errno), why);
         record_close(writer);
@@ -595,6 +608,7 @@ bool record_read(const char *path, struct record_file *file, struct attn_message
         record_file_free(file);
         return false;
     }
+    reader.offset = file_skip_mark(reader.in);
     const bool good = read_lines(&reader, file, reason, sizeof reason);
     fclose(reader.in);
     free(reader.text);

@@ -83,6 +83,7 @@ static int draw_page(const struct chart_set *set, const struct chart_page *page,
         switch (chart_run_page(dir, page->name, PLOT_SVG)) {
         case GNUPLOT_DONE: break;
         case GNUPLOT_ABSENT: charts->is_gnuplot_absent = true; break;
+        case GNUPLOT_STUCK:
         case GNUPLOT_FAILED: return EXIT_IO;
         }
     charts->names = xrealloc(charts->names, (unsigned long)(charts->count + 1) * sizeof *charts->names);
@@ -242,7 +243,7 @@ enum { REALS = sizeof reals / sizeof reals[0] };
 static void add_texts(struct csv_row *line, const char *const *texts, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        csv_add(line, texts[i]);
+        csv_add_foreign(line, texts[i]);
 }
 
 /* The columns on the device, the problem and the timing method. */
@@ -253,8 +254,8 @@ static void add_conditions(struct csv_row *line, const struct report *r, int poi
     const int64_t counts[] = {row->key.causal,   row->key.batch,       row->key.q_heads,
                               row->key.kv_heads, row->key.q_len,       row->key.kv_len,
                               row->key.head_dim, row->key.window_left, row->key.window_right};
-    csv_add(line, r->input->labels[label].name);
-    csv_add(line, f->best.device);
+    csv_add_foreign(line, r->input->labels[label].name);
+    csv_add_foreign(line, f->best.device);
     csv_add_count(line, r->summaries[label].group + 1);
     csv_add(line, problem_mode_name(row->key.mode));
     csv_add(line, problem_dtype_name(row->key.dtype));
@@ -271,8 +272,8 @@ static void add_figures(struct csv_row *line, const struct report *r, int point,
 {
     const struct report_figure *f = report_figure_at(r, point, label);
     const double price = r->input->labels[label].price;
-    csv_add(line, f->best.impl);
-    csv_add(line, f->ties);
+    csv_add_foreign(line, f->best.impl);
+    csv_add_foreign(line, f->ties);
     csv_add_real(line, f->best.tflops, DIGITS);
     csv_add_real(line, f->lo, DIGITS);
     csv_add_real(line, f->hi, DIGITS);

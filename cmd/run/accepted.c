@@ -33,6 +33,8 @@ static bool read_list(const char *path, struct name_list *list)
 {
     char line[4096];
     FILE *file = fopen(path, "re");
+    if (file)
+        file_skip_mark(file);
     while (file && fgets(line, sizeof line, file)) {
         size_t length = strlen(line);
         while (length && strchr(" \t\r\n", line[length - 1]))

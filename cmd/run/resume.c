@@ -9,6 +9,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/record/record.h"
+#include "cmd/record/record_figures.h"
 
 /* Signals that an administrator, a batch system or the kernel out of memory sends; a fault of the program itself raises
  * others. */
@@ -45,6 +46,11 @@ int resume_open(struct resume *r, const struct options *o)
     memset(r, 0, sizeof *r);
     r->writer = record_reopen_jsonl(path, &r->file, &why);
     free(path);
+    if (r->writer && !record_file_samples_agree(&r->file, &why)) {
+        resume_close(r);
+        log_error("--resume: %s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
     if (r->writer) {
         take_out_killed(r);
         return EXIT_OK;

@@ -167,7 +167,7 @@ static void files(void **state)
     const char *text = file_text(path);
     assert_has(text, "tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\"");
     assert_has(text, "&lt;&quot;a&quot; &amp; b&gt; \"></failure>");
-    assert_has(text, "name=\"b\"><system-out>pass");
+    assert_has(text, "name=\"b\" time=\"0.001\"><system-out>pass");
     r.exit_code = EXIT_OK;
     assert_true(verdicts_junit(&r, path));
     assert_has(file_text(path), "failures=\"0\" errors=\"0\" skipped=\"2\"");
