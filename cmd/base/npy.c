@@ -20,9 +20,12 @@ enum { HEADER_LIMIT = 65536, HEADER_ALIGN = 64 };
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 static const char *const descrs[] = {
-    [NPY_FLOAT32] = "<f4", [NPY_FLOAT16] = "<f2", [NPY_UINT16] = "<u2", [NPY_UINT8] = "|u1"};
+    [NPY_FLOAT32] = "<f4", [NPY_FLOAT16] = "<f2", [NPY_UINT16] = "<u2", [NPY_UINT8] = "|u1", [NPY_INT32] = "<i4"};
 
-static size_t type_bytes(enum npy_type type) { return type == NPY_FLOAT32 ? 4 : type == NPY_UINT8 ? 1 : 2; }
+static size_t type_bytes(enum npy_type type)
+{
+    return type == NPY_FLOAT32 || type == NPY_INT32 ? 4 : type == NPY_UINT8 ? 1 : 2;
+}
 
 /* Sets *why to "path: sentence"; a long path is shortened. Always returns false. */
 __attribute__((format(printf, 3, 4))) static bool refuse(struct reason *why, const char *path, const char *format, ...)

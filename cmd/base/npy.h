@@ -9,7 +9,14 @@
 
 #include "cmd/base/log.h"
 
-enum npy_type { NPY_FLOAT32, NPY_FLOAT16, NPY_UINT16, NPY_UINT8 }; /* <f4 <f2 <u2 |u1 */
+enum npy_type {
+    NPY_FLOAT32,
+    NPY_FLOAT16,
+    NPY_UINT16,
+    NPY_UINT8,
+    NPY_INT32
+}; /* <f4 <f2 <u2 |u1 <i4; the last one is only
+                                                                                  written */
 
 struct npy {
     int dims;

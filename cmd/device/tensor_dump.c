@@ -247,6 +247,52 @@ static enum attn_status dump_scales(const struct dump *d, enum quantised tensor,
     return describe(d, names[tensor], names[tensor], &file, dimensions, ATTN_FP32, ATTN_FP32, why);
 }
 
+/* One of the arrays that say which rows and keys belong together and which are visible; nothing where the problem does
+ * not have it. */
+static enum attn_status dump_array(const struct dump *d, enum problem_array which, struct attn_message *why)
+{
+    const struct attn_problem *const p = &d->item->problem;
+    const int64_t block = p->mask_block > 0 ? p->mask_block : 1;
+    const int64_t pages = p->page_size > 0 ? (p->kv_len + p->page_size - 1) / p->page_size : 0;
+    const struct {
+        const char *name;
+        enum npy_type type;
+        int dims;
+        int64_t shape[4];
+        const char *dimensions[4];
+    } arrays[ARRAY_COUNT] = {
+        [ARRAY_CU_SEQLENS_Q] = {"cu_seqlens_q", NPY_INT32, 1, {p->batch + 1}, {"batch + 1"}},
+        [ARRAY_CU_SEQLENS_K] = {"cu_seqlens_k", NPY_INT32, 1, {p->batch + 1}, {"batch + 1"}},
+        [ARRAY_SEQUSED_K] = {"seqused_k", NPY_INT32, 1, {p->batch}, {"batch"}},
+        [ARRAY_PAGE_TABLE] = {"page_table", NPY_INT32, 2, {p->batch, pages}, {"batch", "pages"}},
+        [ARRAY_BLOCK_MASK] = {"block_mask",
+                              NPY_UINT8,
+                              4,
+                              {p->mask_batch, p->mask_heads, (p->q_len + block - 1) / block,
+                               (p->kv_len + block - 1) / block},
+                              {"batch or 1", "heads or 1", "blocks of q_len", "blocks of kv_len"}},
+    };
+    struct npy file = {.dims = arrays[which].dims, .type = arrays[which].type};
+    const void *const array = problem_array(p, d->item->arrays, which, &file.bytes);
+    if (!array || !arrays[which].name)
+        return ATTN_OK;
+    json_t *shape = json_array(), *meaning = json_array();
+    for (int i = 0; i < file.dims; i++) {
+        file.shape[i] = arrays[which].shape[i];
+        json_array_append_new(shape, json_integer(file.shape[i]));
+        json_array_append_new(meaning, json_string(arrays[which].dimensions[i]));
+    }
+    file.data = (void *)(uintptr_t)array;
+    const char *type = file.type == NPY_INT32 ? "int32" : "uint8", *name = arrays[which].name;
+    json_t *row =
+        json_pack("{s:s+, s:s, s:s, s:s, s:o, s:o, s:s++}", "file", name, ".npy", "tensor", name, "dtype", type,
+                  "stored_as", type, "shape", shape, "dimensions", meaning, "numpy", "numpy.load('", name, ".npy')");
+    if (json_array_append_new(d->files, row) == 0)
+        return write_npy(d, name, &file, why);
+    snprintf(why->text, sizeof why->text, "tensors.json: out of memory");
+    return ATTN_ERROR;
+}
+
 static enum attn_status dump_sink(const struct dump *d, struct attn_message *why)
 {
     static const char *const of_heads[] = {"q_heads"};
@@ -316,6 +362,8 @@ enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *ite
     for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
         if (set->scale_values[i])
             status = dump_scales(&d, (enum quantised)i, why);
+    for (int i = 0; i < ARRAY_COUNT && status == ATTN_OK; i++)
+        status = dump_array(&d, (enum problem_array)i, why);
     if (status == ATTN_OK && item->problem.has_sink)
         status = dump_sink(&d, why);
     if (status == ATTN_OK)

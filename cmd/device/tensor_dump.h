@@ -23,6 +23,9 @@ struct dump_reference {
  * bfloat16: DUMP_NATIVE stores its bits as 16-bit integers. DUMP_FP32 stores every tensor as float32, which changes no
  * value. --input reads both. The folder must exist.
  *
+ * The arrays of the problem come with them: cu_seqlens_q, cu_seqlens_k, seqused_k, page_table (int32), block_mask
+ * (uint8), so that the problem can be computed from the files alone; --input makes them again from the description.
+ *
  * Of each output of the problem's mode: where the set has it, also its difference from the reference, as
  * <name>_difference.npy (float32; 0 where both are -inf); where it has it not, the reference, as <name>_reference.npy.
  * Elements of which there is no part are NaN. NULL: neither.

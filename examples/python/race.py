@@ -9,6 +9,10 @@
 
 MODULE defines forward(q, k, v, scale, causal), which returns o or (o, lse), or backward(q, k, v, o, lse, do, scale,
 causal), which returns (dq, dk, dv), or both. Tensors are [batch, heads, len, head_dim], lse is [batch, heads, len].
+What a problem has beyond dense attention goes to parameters of these names, if the function has them; else the problem
+is refused: window_left and window_right (-1 = unbounded), softcap, dropout and dropout_seed, and the other fields of
+tensors.json by their names; arrays as NumPy arrays: cu_seqlens_q, cu_seqlens_k (packed lengths), block_mask and
+mask_block, seqused_k and page_table (decode). A function that has **more gets all of them.
 It may also define
     load(array, dtype)      what the functions get for an array of float32; dtype is fp16, bf16 or fp32
     store(tensor)           the NumPy array of a result
@@ -18,6 +22,7 @@ FABENCH names the program; else it is looked for on PATH. Exit codes: those of f
 """
 import argparse
 import csv
+import inspect
 import importlib.util
 import json
 import os
@@ -55,6 +60,41 @@ def read(folder, name):
     return array.astype(numpy.float32)
 
 
+# The fields of a problem that every function knows, or that change nothing of what it computes.
+DENSE = {"mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout", "scale",
+         "dist", "seed", "logit_std", "out_dtype", "total_q", "batch_gap", "strides"}
+# How a field says that the problem has nothing of the kind.
+NOTHING = (None, 0, "", "none", "fixed")
+ARRAYS = ("cu_seqlens_q", "cu_seqlens_k", "block_mask", "seqused_k", "page_table", "sink", "alibi_slopes")
+
+
+def beyond_dense(problem, folder):
+    """What the problem has beyond dense attention: fields and arrays, by their names."""
+    more = {key: value for key, value in problem.items()
+            if key not in DENSE and value not in NOTHING and not (key.startswith("window_") and value < 0)}
+    more.update({name: numpy.load(folder / f"{name}.npy") for name in ARRAYS if (folder / f"{name}.npy").exists()})
+    if more.get("v_head_dim") == problem["head_dim"]:
+        del more["v_head_dim"]
+    if "cu_seqlens_q" in more or "seqused_k" in more:
+        more.pop("lengths", None)  # the text that the arrays were made from
+    return more
+
+
+def chosen(function, path, problem, folder):
+    """The parameters beyond dense attention that the function gets; a sentence and exit code 2 where it lacks one."""
+    more = beyond_dense(problem, folder)
+    parameters = inspect.signature(function).parameters
+    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    missing = [name for name in more if name not in parameters and not takes_all]
+    if problem["mode"] == "decode" and "seqused_k" not in more:
+        missing.append("decode")
+    if missing:
+        says = ", ".join(f"{name} ({more[name]})" if isinstance(more.get(name), (int, float, str)) else name
+                         for name in missing)
+        fail(f"{path}: {function.__name__} has no parameter for what {folder.name} needs: {says}; nothing was judged")
+    return more
+
+
 def wall_clock(call):
     begin = time.perf_counter()
     call()
@@ -64,10 +104,11 @@ def wall_clock(call):
 def run(module, problem, folder, name, samples):
     """Runs the module's function on one problem, writes its results, and returns its median time in ms; None where the
     module has no function for it."""
-    is_forward = problem["mode"] == "fwd"
+    is_forward = problem["mode"] in ("fwd", "decode")
     function = getattr(module, "forward" if is_forward else "backward", None)
     if function is None:
         return None
+    more = chosen(function, module.__file__, problem, folder)
     load = getattr(module, "load", lambda array, dtype: array)
     store = getattr(module, "store", lambda tensor: tensor)
     milliseconds = getattr(module, "milliseconds", wall_clock)
@@ -75,7 +116,7 @@ def run(module, problem, folder, name, samples):
               for tensor in (("q", "k", "v") if is_forward else ("q", "k", "v", "o", "lse", "do"))]
 
     def call():
-        return function(*inputs, problem["scale"], bool(problem["causal"]))
+        return function(*inputs, problem["scale"], bool(problem["causal"]), **more)
 
     results = call()
     names = ("o", "lse") if is_forward else ("dq", "dk", "dv")
