@@ -1,5 +1,5 @@
-/* What runs ahead of a main kernel: lists of work tiles (packed sequences) and of the tiles that a block mask shows. The
- * host cannot make them, as lengths and masks are in device memory. C and CUDA C++. */
+/* What runs ahead of a main kernel: lists of work tiles (packed sequences) and of the tiles that a block mask shows.
+ * The host cannot make them, as lengths and masks are in device memory. C and CUDA C++. */
 #ifndef FABENCH_FAMILY_SCHEDULE_H
 #define FABENCH_FAMILY_SCHEDULE_H
 

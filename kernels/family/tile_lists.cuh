@@ -1,7 +1,7 @@
-/* The tiles that a thread block goes over where it does not see all of a range, as a list in shared memory that all its threads fill ahead of
- * the loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something
- * cuts it. Without a block mask these are all tiles of a range; with one, the kernels ahead have listed them
- * (schedule.cu).
+/* The tiles that a thread block goes over where it does not see all of a range, as a list in shared memory that all its
+ * threads fill ahead of the loop: then the loop has one load for each tile, and no tile costs more than the dense
+ * kernel's unless something cuts it. Without a block mask these are all tiles of a range; with one, the kernels ahead
+ * have listed them (schedule.cu).
  *
  * An entry is tile * 8 + bits of enum tile_bits, relative to the first tile of the list's section of LIST_TILES tiles;
  * behind the last one stands LIST_END. A longer range is several sections, one after the other. */

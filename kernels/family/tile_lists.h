@@ -1,6 +1,6 @@
 /* The lists of the tiles that a block mask shows, one for each own tile of each mask, which a kernel ahead makes
- * (schedule.h). An own tile is one of a thread block's, of rows in the forward and of keys in the backward; its list has
- * tiles of the other side. C and CUDA C++. */
+ * (schedule.h). An own tile is one of a thread block's, of rows in the forward and of keys in the backward; its list
+ * has tiles of the other side. C and CUDA C++. */
 #ifndef FABENCH_FAMILY_TILE_LISTS_H
 #define FABENCH_FAMILY_TILE_LISTS_H
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What the assembler said about the kernels of both architectures when they were built: no more register spills than the
-# budget has for the file (none on sm_90), no products of wgmma that it serialises, no setmaxnreg that it ignores. These cost speed without an error, and another compiler may
-# decide otherwise: with the compiler that the kernels were measured with they fail the test, with any other they are
-# only printed. And how many kernels each file has: the budget is tests/kernel_budget.txt, so that a build does not
-# become longer unseen.
+# budget has for the file (none on sm_90), no products of wgmma that it serialises, no setmaxnreg that it ignores. These
+# cost speed without an error, and another compiler may decide otherwise: with the compiler that the kernels were
+# measured with they fail the test, with any other they are only printed. And how many kernels each file has: the budget
+# is tests/kernel_budget.txt, so that a build does not become longer unseen.
 #
 # The build lists the objects and their compiler's version in <build>/compiler_reports.txt, and keeps the report of each
 # in OBJECT.report (scripts/keep_compiler_report.sh). Every kernel that an object registers must be in its report.
@@ -19,7 +19,8 @@ kernels_of() {
     done | grep -oE ' _Z[A-Za-z0-9_]+$' | sort -u
 }
 
-# judge OBJECT [SPILLS]: SPILLS, how many bytes its kernels may spill, is 0 where it is not given. Sets `problems` (what makes the report incomplete) and `losses`, both empty where all is well.
+# judge OBJECT [SPILLS]: SPILLS, how many bytes its kernels may spill, is 0 where it is not given. Sets `problems` (what
+# makes the report incomplete) and `losses`, both empty where all is well.
 judge() {
     local report=$1.report kernels kernel missing=0
     problems='' losses=''
@@ -89,7 +90,8 @@ within_budget() {
     most=$(budget_of "$1" 2)
     count=$(kernels_of "$1" | wc -l)
     [ -n "$most" ] || { echo "$source has $count kernels and no line in tests/kernel_budget.txt" && return 1; }
-    [ "$count" -le "$most" ] || { echo "$source has $count kernels, its line in tests/kernel_budget.txt says $most" && return 1; }
+    [ "$count" -le "$most" ] ||
+        { echo "$source has $count kernels, its line in tests/kernel_budget.txt says $most" && return 1; }
 }
 for object in "${objects[@]}"; do
     what=${object#*.dir/}

@@ -91,7 +91,9 @@ for same in hash=12345678 file=scheduler at=0080 symbol=0x18 address=0x01000600f
 done
 
 # Where a parameter lies counts, unless it is said that it may move; what is done with it always counts.
-parameter_moves() { sed 's/c\[0x0\]\[0x28\]/c[0x0][0x40]/; s/0x00000a00ff017b82/0x00001000ff017b82/' old-sass >new-sass; }
+parameter_moves() {
+    sed 's/c\[0x0\]\[0x28\]/c[0x0][0x40]/; s/0x00000a00ff017b82/0x00001000ff017b82/' old-sass >new-sass
+}
 parameter_moves
 cp old-res-usage new-res-usage
 compare old new
