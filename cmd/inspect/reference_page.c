@@ -83,9 +83,13 @@ static const struct named_text kernel_terms[] = {
     {"part", "some of the steps of a work tile, where there are too few work tiles for the multiprocessors; results of "
              "parts are added"},
     {"few tiles", "problems with fewer work tiles than multiprocessors, or hardly more"},
+    {"section",
+     "heads whose work tiles come before those of the next section: so few that what they share stays in the "
+     "L2"},
     {"edge", "a block of keys of which a row of the tile sees some and not others, so that the mask is applied"},
     {"late row", "a row that sees no key of the first blocks that its tile goes through"},
     {"warpgroup", "four warps, which issue one wgmma together"},
+    {"KV, dQ warpgroup", "backward: a warpgroup that has some keys and their dK and dV, and the one that computes dQ"},
     {"producer, consumer", "the warps that load by TMA, and the warpgroups that compute on what was loaded"},
     {"stage", "one of the buffers in shared memory that the producer fills ahead of the consumers"},
     {"pair", "two thread blocks of a cluster that load for each other"},

@@ -137,7 +137,7 @@ static int64_t running_blocks(const struct attn_request *request, const struct f
 }
 
 /* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2, with a block
- * mask in half of it (docs/kernels/sm80.md, step 10); where blocks differ in length, at least three waves of blocks, so
+ * mask in half of it (docs/kernels/sm80.md); where blocks differ in length, at least three waves of blocks, so
  * that the short ones fill the gaps at the end. */
 static int32_t section_heads(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
 {

@@ -228,8 +228,7 @@ struct sm90_bwd_tail {
 };
 
 /* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for a
- * slab, 16 rows of 64 columns of dK or dV of a tile, and not a warp. With two and three parts a warp is faster
- * (docs/kernels/sm90_bwd.md, step 32). */
+ * slab, 16 rows of 64 columns of dK or dV of a tile, and not a warp. With two and three parts a warp is faster. */
 ATTN_FUNCTION bool sm90_bwd_has_many_parts(int max_parts) { return max_parts > 4; }
 
 /* Where a part's sums of dV and dK of a tile of keys lie, in floats: [part][tile][2][128 x head_dim]. tile: one of the

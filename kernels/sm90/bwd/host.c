@@ -23,7 +23,7 @@ static const float LOG2_E = 1.44269504088896340736f;
 /* Pairs have the times of steady load in the table of tiles. Where a multiprocessor has fewer long steps than
  * LEAST_PAIR_STEPS, some 0.9 ms on an H200, power is no limit, and they are taken to last longer by SHORT_PAIR, about
  * what they lose in bursts; causal ones with shared heads, which were not measured under load, by CAUSAL_SHARED_PAIR.
- * docs/kernels/sm90_bwd.md, step 53. */
+ * docs/kernels/sm90_bwd.md, "Which tile". */
 static const double LEAST_PAIR_STEPS = 400, SHORT_PAIR = 1.06, CAUSAL_SHARED_PAIR = 1.04;
 
 /* Blocks of the kernels before and after, for each head. */
@@ -58,8 +58,8 @@ static double estimated_time(const struct attn_request *request, const struct at
         return INFINITY;
     if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
         return INFINITY;
-    /* Deterministic, a loop gains at head_dim 64 alone: at 128 it is 1 to 2 % slower (docs/kernels/sm90_bwd.md, step
-     * 44). */
+    /* Deterministic, a loop gains at head_dim 64 alone: at 128 it is 1 to 2 % slower (docs/kernels/sm90_bwd.md,
+     * "How it works"). */
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);

@@ -10,7 +10,7 @@
  * (kv_warpgroup.cuh, kv_short_steps.cuh), which do not wait for one another, and a third one that loads
  * (producer.cuh) and computes dQ (dq_warpgroup.cuh; of a pair of blocks dq_pair.cuh). Where few queries see
  * many keys another kernel may be chosen (few_queries.cuh). The order of the steps, what is in shared memory, what
- * must not be reordered: docs/kernels/sm90_bwd.md, "How it works". */
+ * must not be reordered: docs/kernels/sm90_bwd.md. */
 #pragma once
 #include "kernels/sm90/bwd/params.h"
 

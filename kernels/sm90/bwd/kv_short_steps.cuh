@@ -4,7 +4,7 @@
  *   P = exp2(scale_log2 S - lse2)   beside dK of the step before and dP
  *   dS = P * (dP - D)               beside dV and S of the next step
  * A short step takes more than half the time of a long one, because it reads more shared memory for each query; but a
- * block begins and ends sooner. docs/kernels/sm90_bwd.md, step 30. */
+ * block begins and ends sooner. docs/kernels/sm90_bwd.md, "How it works". */
 #pragma once
 
 #include "kernels/sm90/bwd/kv_steps.cuh"

@@ -1,7 +1,6 @@
 /* A KV warpgroup of the sm_90 backward: owns 64 keys, goes through the tiles of queries, keeps dK and dV in
  * registers, and hands dS to the dQ warpgroup. S, P and dP of a step share registers. kv_short_steps.cuh has
- * another order of work, for steps of half the size. What must not be reordered: docs/kernels/sm90_bwd.md, "How it
- * works". */
+ * another order of work, for steps of half the size. What must not be reordered: docs/kernels/sm90_bwd.md. */
 #pragma once
 
 #include "kernels/sm90/bwd/kv_steps.cuh"

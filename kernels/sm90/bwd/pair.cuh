@@ -6,7 +6,7 @@
  *     dq_sum: half as many additions as two blocks with 128 keys each make. Rank r has the columns from 64 r on
  *     (head_dim 128) or the queries from 64 r on (head_dim 64). For that it holds a panel of the other block's K, and
  *     for each step a panel of its dS, which the warps of the other block send when they have stored it.
- * So the second-level cache is read and added to half as often, which costs energy (docs/kernels/sm90_bwd.md, step 38).
+ * So the second-level cache is read and added to half as often, which costs energy (docs/kernels/sm90_bwd.md).
  * The steps are those of the first tile; warps whose keys fewer queries see pass over the last ones, with zeros as dS.
  * Arrivals at a barrier of the other block have the scope of a block (barriers.cuh). */
 #pragma once

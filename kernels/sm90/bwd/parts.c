@@ -1,7 +1,7 @@
 /* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
  * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
  * hardware does. Times are in long steps (geometry.h), about 2.2 us on an H200; docs/kernels/sm90_bwd.md,
- * steps 28, 30, 32, 33, 36, 40, 42, 48 and 49, has the measurements. */
+ * "Which tile". */
 #include "kernels/sm90/bwd/parts.h"
 
 #include <limits.h>
@@ -48,7 +48,7 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
 /* Sections of causal heads of one query head each begin with blocks that are longer than others. The last one has to be
  * so full that its first block ends with the others: of the numbers from two thirds of `heads` on this is the one that
  * leaves the fullest last section. Where all heads are few beside those that keep all multiprocessors busy for as long
- * as the longest block takes, sections have as many as that. docs/kernels/sm90_bwd.md, step 52. */
+ * as the longest block takes, sections have as many as that. docs/kernels/sm90_bwd.md, "Order of work". */
 static int balanced_sections(const struct sm90_bwd_shape *s, int heads, int multiprocessors)
 {
     const int all = s->kv_heads_total;
@@ -78,7 +78,7 @@ static int balanced_sections(const struct sm90_bwd_shape *s, int heads, int mult
  * section where those tensors take two thirds of the L2 at most and either blocks differ in length (causal), so that
  * the longest ones of all heads come first, or dQ is contended, so that blocks add to different rows. Deterministic,
  * they are more, as blocks of one head wait for each other and with more heads there is more time between the starts of
- * two of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45, 52. */
+ * two of them. docs/kernels/sm90_bwd.md, "Order of work". */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic,
                          const struct attn_device *device)
 {
@@ -343,7 +343,7 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
         best = parts_with(s, SM90_BWD_EQUAL_PARTS, most_steps, 0, 0, clusters);
     if (drifts(s, clusters))
         best.time *= drift_factor(s, best.kind, most_steps, head_dim, clusters);
-    /* With parts blocks of one work tile each were as fast as a loop or faster (step 33). */
+    /* With parts blocks of one work tile each were as fast as a loop or faster. */
     if (s->q_tile.takes_more || s->q_tile.keeps_queries || is_long)
         return best;
     const bool can_search = !s->in_order && works <= SM90_BWD_MOST_SEARCHED_TILES;

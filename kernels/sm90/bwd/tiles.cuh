@@ -14,8 +14,8 @@ using namespace device;
 
 /* When the first -D of a step are loaded: when the next step's Q is there, when dV has been started, or before that. */
 enum DeltaLoad { WITH_NEXT_Q, BEHIND_DV_START, BEFORE_DV_START };
-/* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question when
- * it needs dO; before or behind the first lse2. */
+/* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
+ * when it needs dO; before or behind the first lse2. */
 enum DoutTest { NO_TEST, TESTS_EARLY, TESTS_LATE };
 
 /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step. All orders
@@ -47,7 +47,7 @@ constexpr Schedule D128 = {true, false, true, true, WITH_NEXT_Q, false, false, f
  * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other, PAIR: two blocks of a cluster do,
  * together, FEW: it keeps the queries of a head, which are one tile, and goes over tiles of keys; times of a step, of a
  * work tile and of the start of a block (geometry.h); the order of a step in fp16 and in bf16.
- * docs/kernels/sm90_bwd.md has the measurements behind these: in bursts, but of pairs under steady load. Pairs and FEW
+ * docs/kernels/sm90_bwd.md, "Which tile": measured in bursts, but of pairs under steady load. Pairs and FEW
  * have no deterministic kernels. */
 #define BWD_TILES_D128(ROW)                                                                                            \
     ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0, D128, D128)                                                               \
@@ -75,7 +75,7 @@ enum { ONCE, LOOP, PAIR, FEW };
 BWD_TILES_D128(TILE_STRUCT)
 BWD_TILES_D64(TILE_STRUCT)
 
-/* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
+/* What follows from a tile's row above. docs/kernels/sm90_bwd.md has sizes of shared memory and registers. */
 template <typename Tile> struct Traits {
     /* The order of work of a KV warpgroup: kv_short_steps.cuh, otherwise kv_warpgroup.cuh. */
     static constexpr bool HAS_SHORT_STEPS = Tile::Q_TILE < ROW_BLOCK_ROWS<Tile::HEAD_DIM>;
@@ -97,7 +97,7 @@ template <typename Tile> struct Traits {
     /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
      * as soon as V is in registers, if all of it is, otherwise when dP of the last step has been computed. */
     static constexpr bool TAKES_MORE = Tile::IS_LOOP, V_IN_REGISTERS = 16 * Tile::V_STEPS == Tile::HEAD_DIM;
-    /* Whether the next K and V are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 37. */
+    /* Whether the next K and V are brought to the second-level cache before that. */
     static constexpr bool PREFETCHES_KEYS = TAKES_MORE && !V_IN_REGISTERS && Tile::HEAD_DIM == 64;
     static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */

@@ -6,7 +6,7 @@
  * tells the other one and waits for its word. In a causal problem one block of the two sees a block of keys less and
  * skips it; the blocks take turns with those rows (rows_of_other), so that neither gets ahead of the other for long.
  * Rank 0 takes the numbers of the work tiles from the counter and sends them to rank 1. Arrivals at a barrier of the
- * other block have the scope of a block (barriers.cuh). docs/kernels/sm90_fwd.md, step 34. */
+ * other block have the scope of a block (barriers.cuh). docs/kernels/sm90_fwd.md. */
 #pragma once
 
 #include "kernels/device/barriers.cuh"

@@ -66,7 +66,7 @@ struct fused_sm90_fwd_tile {
 
 /* How many sections the heads are divided into (work.cuh): causal, so many that K and V of one take about a
  * quarter of the L2, of at most 1024 keys, where memory is the limit, an eighth; otherwise, as all tiles are equally
- * long, one for each kv head. docs/kernels/sm90_fwd.md, step 29. */
+ * long, one for each kv head. docs/kernels/sm90_fwd.md. */
 int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
 
 /* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */

@@ -8,7 +8,7 @@
  * At the end O can be divided by 1 + r once. During the main loop what is in O so far can be corrected as often as one
  * likes, as m can stand for the division: O / (1 + r) is O that refers to a smaller m. A weight that was the largest
  * until it was overtaken has lost most of its error by then, as in a kernel that moves m with each new largest score,
- * where such weights are 1 and exact. docs/kernels/sm90_fwd.md, steps 39 to 41.
+ * where such weights are 1 and exact. docs/kernels/sm90_fwd.md, "The row max lags".
  *
  *   AFTER_EXP    cancel_rounding, every 384 to 1024 keys, from sums of P and of the rounded P: the keys from one
  *                correction to the next count as one weight.
@@ -70,7 +70,7 @@ __device__ __forceinline__ RowHistory refer_to(float max_log2, const RowHistory 
 __device__ __forceinline__ float guess_inverse(float x) { return __int_as_float(0x7ef311c7 - __float_as_int(x)); }
 
 /* How much more than r is taken out: the keys since the last correction are more than one weight. By a model the error
- * of O is least with 1.1 (docs/kernels/sm90_fwd.md, step 41). */
+ * of O is least with 1.1. */
 constexpr float OVER_CORRECTION = 1.1f;
 
 /* Adds the keys since the last correction, whose sum of P is `sum` and was changed by `error` in rounding, to the row's

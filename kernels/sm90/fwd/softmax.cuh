@@ -15,9 +15,9 @@
  *                more rarely m moves, the more weights beside the largest are inexact, which this does not see. Where
  *                another row has made m move since the largest weight was rounded, e is that of another number; this
  *                costs little, as most rows have a new largest weight then. The lag grows where the scores allow it
- *                (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35, 36 and 38. In bf16, whose range is that of
+ *                (update_limits). docs/kernels/sm90_fwd.md, "The row max lags". In bf16, whose range is that of
  *                fp32, m is so high that it seldom moves (CORRECTED_MARGIN_LOG2): where the largest score has risen
- *                enough its error is taken out of O instead (correct_largest, rounding.cuh; step 40).
+ *                enough its error is taken out of O instead (correct_largest, rounding.cuh).
  *   AFTER_EXP    LARGEST_LAG_LOG2, because moving m costs all of P once more; in the last block LAST_LAG_LOG2. O is
  *                divided by the sum of the rounded P, so that the rounding error of a weight that dominates cancels.
  *                That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
@@ -25,7 +25,7 @@
  *                (cancel_rounding).
  *
  * Where scores grow from block to block the last block has the largest weights: there m moves to the row max once more,
- * which makes them exact (RISING_LAG_LOG2, LAST_LAG_LOG2; steps 36, 37 and 41). */
+ * which makes them exact (RISING_LAG_LOG2, LAST_LAG_LOG2). */
 #pragma once
 #include <cfloat>
 #include <type_traits>
@@ -152,8 +152,7 @@ constexpr bool LAGS_DIFFER =
 static_assert(LAGS_DIFFER<__half> && LAGS_DIFFER<__nv_bfloat16>, "a lag says which case it is");
 
 /* BEFORE_EXP, the first block of a tile: takes its row max and a margin. CORRECTS: for correct_largest. Row sums are 0
- * before and after; without the code for them the assembler orders the main loop otherwise, which costs 0.7 %
- * (docs/kernels/sm90_fwd.md, step 35). */
+ * before and after; without the code for them the assembler orders the main loop otherwise, which costs 0.7 %. */
 template <typename T, bool CORRECTS, int SCORES>
 __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                               float scale_log2)
@@ -204,7 +203,7 @@ __device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowSta
 
 /* BEFORE_EXP: moves the row max of all rows of the warp where that of one is above its limit, and rescales the row
  * sums. Returns whether it has; then O has to be multiplied with `alpha`, and update_limits called. alpha is computed
- * ahead of the vote, whose latency it hides (docs/kernels/sm90_fwd.md, step 35). CORRECTS: m moves only where it is
+ * ahead of the vote, whose latency it hides. CORRECTS: m moves only where it is
  * below the largest score since the last correction, and correct_largest has to be called. */
 template <bool CORRECTS, int SCORES>
 __device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],

@@ -1,7 +1,7 @@
 /* Whether the keys of the last work tiles of the sm_90 forward are shared out, and to how many parts each. An estimate
  * in keys: the time in which a thread block goes on by one key, about 12 ns with 128 rows of head_dim 128 and with 192
  * of 64 on an H100 or H200. In that time it computes 4 operations for each row and column of O, as many as O has bytes
- * in fp32, so that the times below hold for all tiles. docs/kernels/sm90_fwd.md, step 31. */
+ * in fp32, so that the times below hold for all tiles. docs/kernels/sm90_fwd.md. */
 #include "kernels/sm90/fwd/tail.h"
 
 #include <math.h>

@@ -44,7 +44,7 @@ constexpr Schedule SCHEDULE_D128 = {true, true, true, false, false, false},
  * the keys of a block are split; when the row max is checked; how many steps of 16 columns of Q are kept in registers;
  * thread blocks that load keys for each other, of adjacent rows (pair.cuh); time for a row and key in per cent of
  * that of the first tile of the head_dim; time of a causal tile apart from its keys, in keys; the order of the main
- * loop. docs/kernels/sm90_fwd.md has the measurements: times of bursts, but of pairs those of steady load. */
+ * loop. Times are those of bursts, but of pairs those of steady load. docs/kernels/sm90_fwd.md. */
 #define FWD_TILES_D128(ROW)                                                                                            \
     ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130, SCHEDULE_D128)                                                \
     ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 2, 97, 175, SCHEDULE_D128_PAIR)                                            \

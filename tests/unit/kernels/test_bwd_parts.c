@@ -127,7 +127,8 @@ static void expect_parts(const struct work *w, int kv_tile, int count)
 }
 
 /* Causal, where all heads of the groups that run at the same time exceed the L2 twice: parts of a head, or of as much
- * of one as takes a third of it, also where tiles are many. 4 GB of sums at most. docs/kernels/sm90_bwd.md, step 49. */
+ * of one as takes a third of it, also where tiles are many. 4 GB of sums at most.
+ * docs/kernels/sm90_bwd.md, "Which tile". */
 static void parts_are_short_where_blocks_drift_apart(void **state)
 {
     (void)state;
@@ -242,7 +243,7 @@ static void a_part_begins_at_one_turn(void **state)
 }
 
 /* Parts of one size and what is left of the tiles balance causal problems with few key heads. At head_dim 128, where
- * 32 heads share one and their queries exceed the L2, parts are equal. docs/kernels/sm90_bwd.md, steps 40 and 49. */
+ * 32 heads share one and their queries exceed the L2, parts are equal. docs/kernels/sm90_bwd.md, "Which tile". */
 static void kinds_of_parts(void **state)
 {
     (void)state;
@@ -356,7 +357,7 @@ static int64_t shortest_with_pairs(const struct tile *loop, bool causal)
 }
 
 /* Under steady load pairs are faster; causal, where the second tile of a pair has a step less, from 4k on.
- * docs/kernels/sm90_bwd.md, steps 38 and 53. */
+ * docs/kernels/sm90_bwd.md, "Which tile". */
 static void pairs_are_for_long_problems(void **state)
 {
     (void)state;
