@@ -1,7 +1,10 @@
 /* Chooses and opens the device that the options ask for. */
 #include "cmd/device/backend.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/base/log.h"
 
@@ -19,6 +22,35 @@ void backend_say_no_device(int driver, int runtime, const char *error, struct at
         snprintf(why->text, sizeof why->text, "no CUDA device: %s", error);
 }
 
+/* Entries of a folder; 0 where there is none. */
+static int count_entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+int backend_driver_gpus(void)
+{
+    enum { NO_DEVICE = 100 /* CUDA_ERROR_NO_DEVICE */ };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *init = library ? dlsym(library, "cuInit") : NULL;
+    void *get_count = library ? dlsym(library, "cuDeviceGetCount") : NULL;
+    int (*cu_init)(unsigned) = NULL, (*cu_count)(int *) = NULL, count = 0;
+    if (!init || !get_count)
+        return 0;
+    memcpy(&cu_init, &init, sizeof cu_init);
+    memcpy(&cu_count, &get_count, sizeof cu_count);
+    const int status = cu_init(0);
+    if (status == 0)
+        return cu_count(&count) == 0 ? count : 0;
+    return status == NO_DEVICE ? 0 : count_entries("/proc/driver/nvidia/gpus");
+}
+
 enum attn_status backend_open(struct backend *be, enum device_choice choice, int ordinal, struct attn_message *why)
 {
     struct attn_message reason = {""};
@@ -34,6 +66,15 @@ enum attn_status backend_open(struct backend *be, enum device_choice choice, int
 #endif
     if (choice == DEVICE_CUDA) {
         *why = reason;
+        return ATTN_ERROR;
+    }
+    const int gpus = backend_driver_gpus();
+    if (gpus > 0) {
+        snprintf(
+            why->text, sizeof why->text,
+            "the driver here reports %d GPU%s, and this program cannot use %s: %.250s; --device cpu runs on the CPU, "
+            "a build with CUDA for this device on the GPU",
+            gpus, gpus == 1 ? "" : "s", gpus == 1 ? "it" : "the first", reason.text);
         return ATTN_ERROR;
     }
     snprintf(why->text, sizeof why->text, "no usable GPU (%.400s): running on the CPU", reason.text);

@@ -17,6 +17,23 @@ struct device_info {
     int multiprocessors, compute_capability;
 };
 
+/* What a sample is watched by (cmd/run/work.h). */
+enum { PROBE_SPANS = 4, PROBE_PAGE = 4096 };
+struct probe {
+    struct {
+        const void *data;
+        size_t bytes;
+    } spans[PROBE_SPANS]; /* the outputs */
+    int count;
+    uint64_t seed;   /* of the words that are looked at, one in each page */
+    bool is_flushed; /* the caches have been flushed: a cold sample need not */
+    /* Set by a sample: the words, read within the clock; and the CPU time that other threads of the process took
+     * between `settle` and the launch. */
+    uint64_t seen;
+    double others_ms;
+    double repeat_ms; /* set by `repeat`: its launches, by the clock that samples are timed with */
+};
+
 /* One thing to launch and time: an implementation with its buffers, or a ceiling. */
 struct launcher {
     const struct attn_impl *impl; /* NULL = reading read_bytes; where that is 0, the GEMM of request->problem->dtype */
@@ -24,7 +41,8 @@ struct launcher {
     const struct attn_request *request;
     const struct attn_tensors *tensors;
     struct attn_run run;
-    void *graph; /* set by backend_capture, freed by backend_uncapture */
+    void *graph;         /* set by backend_capture, freed by backend_uncapture */
+    struct probe *probe; /* NULL = samples are not watched */
 };
 
 /* What is digested of one tensor: its elements after a change of these signs. */
@@ -62,7 +80,18 @@ struct backend_ops {
                              struct attn_message *why);
     enum attn_status (*round)(struct backend *, const float *from, struct attn_tensor to, enum attn_dtype,
                               int64_t batch, int64_t heads, int64_t len, int64_t head_dim, struct attn_message *why);
-    /* Enqueues and does not wait, as does flip, which changes the signs of these columns. */
+    /* Of the device's memory to the device's memory; enqueues. */
+    enum attn_status (*copy)(struct backend *, void *to, const void *from, size_t bytes, struct attn_message *why);
+    /* Waits until nothing of this process runs beside the calling thread: on a CPU other threads, limit_ms at most, on
+     * CUDA all that was enqueued in any stream. is_before_launch: from then on up to the next launch no handler of a
+     * signal runs, and a sample accounts for other threads (cmd/device/others.h). */
+    enum attn_status (*settle)(struct backend *, double limit_ms, bool is_before_launch, bool *is_calm,
+                               struct attn_message *why);
+    /* After a parallel region of the program itself, whose threads are no others. */
+    void (*own_threads)(struct backend *);
+    /* Reads the words of a probe again; 0 where memory cannot be read by the host. */
+    uint64_t (*look)(struct backend *, const struct probe *);
+    /* Enqueues and does not wait, as does flip, which changes these signs. */
     enum attn_status (*pattern)(struct backend *, void *buffer, size_t bytes, uint32_t pattern,
                                 struct attn_message *why);
     enum attn_status (*count_mismatch)(struct backend *, const void *buffer, size_t bytes, uint32_t pattern,
@@ -88,6 +117,8 @@ struct backend_ops {
     /* Allocates the buffer that flushes the caches before a cold sample, once. A cold sample does it where this was not
      * called before; a run calls it first, so that its problems find the memory as it will be when they are timed. */
     enum attn_status (*make_flush)(struct backend *, struct attn_message *why);
+    /* Flushes the caches of a CPU; NULL on CUDA, where a sample does it. */
+    enum attn_status (*flush)(struct backend *, struct attn_message *why);
     /* One sample: [flush L2 when cold,] start, launch, stop; waits; milliseconds. */
     enum attn_status (*sample)(struct backend *, const struct launcher *, bool cold, double *time_ms,
                                struct attn_message *why);
@@ -106,9 +137,15 @@ struct backend_ops {
     void (*profile_range)(struct backend *, bool begin, const char *name);
 };
 
-/* Opens the device that the options ask for. AUTO takes CUDA device 0 where there is one, else the CPU; then it returns
- * ATTN_OK with a note in `why`. ATTN_ERROR with a sentence when the requested device is not usable. */
+/* Opens the device that the options ask for. AUTO takes CUDA device 0 where it can be used, else, where the driver
+ * reports no GPU, the CPU; then it returns ATTN_OK with a note in `why`. ATTN_ERROR with a sentence when the requested
+ * device is not usable, and for AUTO where there is a GPU that this build cannot use: a benchmark of a GPU must not run
+ * on the CPU by mistake. */
 enum attn_status backend_open(struct backend *, enum device_choice, int ordinal, struct attn_message *why);
+
+/* The GPUs that the driver of this machine reports, whether this build can use them or not; those that
+ * CUDA_VISIBLE_DEVICES hides do not count. */
+int backend_driver_gpus(void);
 
 /* The sentence for a machine where no CUDA device can be used. driver: the CUDA version that the driver serves, 0 =
  * there is no driver; runtime: the one this program was built with; both 1000 * major + 10 * minor. error: the words of

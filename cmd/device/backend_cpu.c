@@ -12,6 +12,8 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/host.h"
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/device/others.h"
 #include "reference/harness/read_host.h"
 
 /* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
@@ -27,6 +29,8 @@ struct cpu_state {
     void *read; /* of the read ceiling; NULL where there is none */
     uint64_t read_sum;
     int64_t l3_bytes; /* 0 = not known */
+    struct others others;
+    struct quiet quiet;
 };
 
 static size_t cpu_free_bytes(struct backend *be)
@@ -105,7 +109,7 @@ static enum attn_status cpu_fill(struct backend *be, struct attn_tensor tensor, 
     if (id == FILL_Q && spec->logit_std > 0)
         gain = fill_logit_gain(spec, head_dim);
     fill_tensor_host(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, table, gain);
-    fill_first_column_host(tensor, dtype, batch, heads, len, fill_first_column(spec->dist, id, head_dim));
+    fill_first_column_host(tensor, dtype, batch, heads, len, fill_first_column(spec, id, head_dim));
     free(table);
     return ATTN_OK;
 }
@@ -145,10 +149,54 @@ static enum attn_status cpu_count_mismatch(struct backend *be, const void *buffe
     return ATTN_OK;
 }
 
+static enum attn_status cpu_settle(struct backend *be, double limit_ms, bool is_before_launch, bool *is_calm,
+                                   struct attn_message *why)
+{
+    struct cpu_state *state = be->state;
+    (void)why;
+    quiet_end(&state->quiet); /* what waits for a handler is to run before */
+    *is_calm = others_settle(&state->others, be->device.threads, limit_ms);
+    if (is_before_launch)
+        quiet_begin(&state->quiet);
+    return ATTN_OK;
+}
+
+static void cpu_own_threads(struct backend *be)
+{
+    others_add_team(&((struct cpu_state *)be->state)->others, be->device.threads);
+}
+
+static uint64_t cpu_look(struct backend *be, const struct probe *probe)
+{
+    uint64_t seen = 0, page = 0;
+    (void)be;
+    for (int i = 0; i < probe->count; i++)
+        for (size_t at = 0; at + sizeof(uint32_t) <= probe->spans[i].bytes; at += PROBE_PAGE, page++) {
+            const size_t left = probe->spans[i].bytes - at, words = (left < PROBE_PAGE ? left : PROBE_PAGE) / 4;
+            const size_t word = number_mix(probe->seed + page) % words;
+            seen = seen * 31 + ((const volatile uint32_t *)probe->spans[i].data)[at / 4 + word];
+        }
+    return seen;
+}
+
 /* Offset of row `row` of the rows of all heads of all batches, counted in the order [batch, heads, len]. */
 static int64_t row_offset(const struct attn_tensor *t, int64_t heads, int64_t len, int64_t row)
 {
     return row / len / heads * t->stride_batch + row / len % heads * t->stride_head + row % len * t->stride_row;
+}
+
+/* What the elements of a row are XORed with to change their signs. Rows after the first need it only for single
+ * elements. */
+static void row_masks(const struct column_signs *signs, size_t element_bytes, int64_t row, int64_t head_dim,
+                      uint32_t *masks)
+{
+    const bool has_elements = signs->seeds[0] || signs->seeds[1];
+    uint32_t word = 0;
+    for (int64_t c = 0; c < head_dim && (row == 0 || has_elements); c++, word >>= 1) {
+        if (c == 0 || (row * head_dim + c) % 32 == 0)
+            word = elements_negated(signs, row * head_dim + c, c);
+        masks[c] = column_is_negated(signs, c) != (word & 1) ? sign_bit(element_bytes) : 0;
+    }
 }
 
 static enum attn_status cpu_flip(struct backend *be, struct attn_tensor t, size_t element_bytes, int64_t batch,
@@ -158,9 +206,8 @@ static enum attn_status cpu_flip(struct backend *be, struct attn_tensor t, size_
     (void)be;
     (void)why;
     uint32_t masks[SIGNS_COLUMNS];
-    for (int64_t c = 0; c < head_dim; c++)
-        masks[c] = column_is_negated(signs, c) ? sign_bit(element_bytes) : 0;
     for (int64_t row = 0; row < batch * heads * len; row++) {
+        row_masks(signs, element_bytes, row, head_dim, masks);
         const int64_t at = row_offset(&t, heads, len, row);
         for (int64_t c = 0; c < head_dim; c++)
             if (element_bytes == 1)
@@ -197,10 +244,10 @@ static enum attn_status cpu_digest(struct backend *be, const struct digest_job *
     for (int i = 0; i < count; i++) {
         uint32_t masks[SIGNS_COLUMNS];
         digests[i] = (struct digest){0, 0};
-        for (int64_t c = 0; c < jobs[i].head_dim; c++)
-            masks[c] = column_is_negated(&jobs[i].signs, c) ? sign_bit(jobs[i].element_bytes) : 0;
-        for (int64_t row = 0; row < jobs[i].batch * jobs[i].heads * jobs[i].len; row++)
+        for (int64_t row = 0; row < jobs[i].batch * jobs[i].heads * jobs[i].len; row++) {
+            row_masks(&jobs[i].signs, jobs[i].element_bytes, row, jobs[i].head_dim, masks);
             digest_row(&jobs[i], masks, row, &digests[i]);
+        }
     }
     return ATTN_OK;
 }
@@ -233,6 +280,7 @@ static enum attn_status cpu_reference(struct backend *be, const struct attn_prob
 static enum attn_status cpu_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
     struct cpu_state *state = be->state;
+    quiet_end(&state->quiet);
     if (!l->impl) {
         state->read_sum =
             harness_read_host(state->read, (int64_t)(l->read_bytes / sizeof(uint64_t)), be->device.threads);
@@ -272,17 +320,28 @@ static enum attn_status cpu_make_flush(struct backend *be, struct attn_message *
     return ATTN_NO_MEMORY;
 }
 
+static enum attn_status cpu_flush(struct backend *be, struct attn_message *why)
+{
+    struct cpu_state *state = be->state;
+    TRY(cpu_make_flush(be, why));
+    for (size_t i = 0; i < state->flush_bytes; i += 64)
+        ((volatile unsigned char *)state->flush)[i]++;
+    return ATTN_OK;
+}
+
 static enum attn_status cpu_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
                                    struct attn_message *why)
 {
     struct cpu_state *state = be->state;
-    if (cold)
-        TRY(cpu_make_flush(be, why));
-    if (cold)
-        for (size_t i = 0; i < state->flush_bytes; i += 64)
-            ((volatile unsigned char *)state->flush)[i]++;
+    if (cold && !(l->probe && l->probe->is_flushed))
+        TRY(cpu_flush(be, why));
+    if (l->probe)
+        l->probe->others_ms = others_ms(&state->others);
+    quiet_end(&state->quiet);
     const double start = clock_ms();
     const enum attn_status status = cpu_launch(be, l, why);
+    if (l->probe) /* within the clock, so that nothing is computed when it is read */
+        l->probe->seen = cpu_look(be, l->probe);
     *time_ms = clock_ms() - start;
     return status;
 }
@@ -291,8 +350,11 @@ static enum attn_status cpu_repeat(struct backend *be, const struct launcher *l,
                                    struct attn_message *why)
 {
     enum attn_status status = ATTN_OK;
+    const double start = clock_ms();
     for (int64_t i = 0; i < count && status == ATTN_OK; i++)
         status = cpu_launch(be, l, why);
+    if (l->probe)
+        l->probe->repeat_ms = clock_ms() - start;
     return status;
 }
 
@@ -371,6 +433,10 @@ static const struct backend_ops cpu_ops = {
     .download = cpu_copy,
     .fill = cpu_fill,
     .round = cpu_round,
+    .copy = cpu_copy,
+    .settle = cpu_settle,
+    .own_threads = cpu_own_threads,
+    .look = cpu_look,
     .pattern = cpu_pattern,
     .count_mismatch = cpu_count_mismatch,
     .flip = cpu_flip,
@@ -382,6 +448,7 @@ static const struct backend_ops cpu_ops = {
     .capture = cpu_capture,
     .uncapture = cpu_uncapture,
     .make_flush = cpu_make_flush,
+    .flush = cpu_flush,
     .sample = cpu_sample,
     .repeat = cpu_repeat,
     .passes = cpu_passes,

@@ -19,6 +19,7 @@
 
 #include "cmd/device/backend.h"
 #include "cmd/base/log.h"
+#include "cmd/device/others.h"
 #include "reference/harness/harness_cuda.h"
 
 /* Time limit of the stream gate, in ns. A launch that waits for the device never opens the gate, and is detected by
@@ -45,6 +46,8 @@ struct cuda_state {
     struct harness_gemm *gemm[3];
     void *read; /* of the read ceiling; NULL where there is none */
     unsigned long long *read_sums;
+    struct others others;
+    struct quiet quiet;
 };
 
 static enum attn_status failed(struct attn_message *why, const char *what, cudaError_t error)
@@ -161,7 +164,7 @@ static enum attn_status cuda_fill(struct backend *be, struct attn_tensor tensor,
                                   enum fill_tensor id, struct attn_message *why)
 {
     float *table = NULL, gain = 1;
-    const struct fill_column column = fill_first_column(spec->dist, id, head_dim);
+    const struct fill_column column = fill_first_column(spec, id, head_dim);
     const enum attn_status status = quantiles(be, spec->dist, id, &table, &gain, why);
     if (status != ATTN_OK)
         return status;
@@ -187,6 +190,36 @@ static enum attn_status cuda_pattern(struct backend *be, void *buffer, size_t by
 {
     TRY_CUDA(harness_pattern(buffer, bytes, pattern, state_of(be)->stream));
     return ATTN_OK;
+}
+
+static enum attn_status cuda_copy(struct backend *be, void *to, const void *from, size_t bytes,
+                                  struct attn_message *why)
+{
+    TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_of(be)->stream));
+    return ATTN_OK;
+}
+
+/* Of other threads the host's time is accounted for; it is taken as calm. */
+static enum attn_status cuda_settle(struct backend *be, double limit_ms, bool is_before_launch, bool *is_calm,
+                                    struct attn_message *why)
+{
+    (void)limit_ms;
+    TRY_CUDA(cudaDeviceSynchronize());
+    quiet_end(&state_of(be)->quiet); /* what waits for a handler is to run before */
+    others_begin(&state_of(be)->others, 1);
+    if (is_before_launch)
+        quiet_begin(&state_of(be)->quiet);
+    *is_calm = true;
+    return ATTN_OK;
+}
+
+static void cuda_own_threads(struct backend *be) { (void)be; }
+
+static uint64_t cuda_look(struct backend *be, const struct probe *probe)
+{
+    (void)be;
+    (void)probe;
+    return 0;
 }
 
 static enum attn_status read_counter(struct backend *be, uint64_t *value, struct attn_message *why)
@@ -284,6 +317,7 @@ static const char *name_of(const struct launcher *l)
 static enum attn_status enqueue(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
+    quiet_end(&s->quiet);
     if (l->graph)
         return failed(why, "cudaGraphLaunch", cudaGraphLaunch(l->graph, s->stream));
     if (!l->impl && l->read_bytes)
@@ -357,6 +391,8 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
         TRY(cuda_make_flush(be, why));
     s->gate->open = s->gate->timed_out = 0;
     TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    if (l->probe)
+        l->probe->others_ms = others_ms(&s->others);
     enum attn_status status = ATTN_OK;
     if (cold)
         status = failed(why, "flushing L2", (cudaError_t)harness_flush_l2(s->flush, s->flush_bytes, s->stream));
@@ -388,11 +424,19 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
 static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l, int64_t count,
                                     struct attn_message *why)
 {
-    enum attn_status status = ATTN_OK;
+    struct cuda_state *s = be->state;
+    float elapsed_ms = 0;
+    enum attn_status status = failed(why, "cudaEventRecord", cudaEventRecord(s->start, s->stream));
     for (int64_t i = 0; i < count && status == ATTN_OK; i++)
         status = enqueue(be, l, why);
+    if (status == ATTN_OK)
+        status = failed(why, "cudaEventRecord", cudaEventRecord(s->stop, s->stream));
     const enum attn_status finished = synchronize(be, name_of(l), why);
-    return status == ATTN_OK ? finished : status;
+    if (status != ATTN_OK || finished != ATTN_OK || !l->probe)
+        return status == ATTN_OK ? finished : status;
+    TRY_CUDA(cudaEventElapsedTime(&elapsed_ms, s->start, s->stop));
+    l->probe->repeat_ms = (double)elapsed_ms;
+    return ATTN_OK;
 }
 
 struct pass_log {
@@ -528,6 +572,10 @@ static const struct backend_ops cuda_ops = {
     .download = cuda_download,
     .fill = cuda_fill,
     .round = cuda_round,
+    .copy = cuda_copy,
+    .settle = cuda_settle,
+    .own_threads = cuda_own_threads,
+    .look = cuda_look,
     .pattern = cuda_pattern,
     .count_mismatch = cuda_count_mismatch,
     .flip = cuda_flip,

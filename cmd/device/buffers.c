@@ -326,24 +326,24 @@ void tensor_set_free(struct backend *be, struct tensor_set *set)
 
 struct column_signs tensor_signs(const struct input_signs *signs, enum problem_tensor tensor)
 {
-    static const struct column_signs none;
-    switch (tensor) {
-    case TENSOR_Q:
-    case TENSOR_K:
-    case TENSOR_DQ:
-    case TENSOR_DK: return signs->qk;
-    case TENSOR_LSE:
-    case TENSOR_DSINK:
-    case TENSOR_COUNT: return none;
-    default: return signs->v;
-    }
+    struct column_signs of = {.kept = 0};
+    if (tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_DQ || tensor == TENSOR_DK)
+        of = signs->qk;
+    else if (tensor != TENSOR_LSE && tensor != TENSOR_DSINK && tensor < TENSOR_COUNT)
+        of = signs->v;
+    of.seeds[0] = tensor < TENSOR_COUNT ? signs->elements[tensor] : 0;
+    return of;
 }
 
 static struct column_signs difference(const struct column_signs *a, const struct column_signs *b)
 {
-    struct column_signs changed;
+    struct column_signs changed = {.kept = a->kept > b->kept ? a->kept : b->kept};
     for (size_t i = 0; i < sizeof changed.negated / sizeof changed.negated[0]; i++)
         changed.negated[i] = a->negated[i] ^ b->negated[i];
+    if (a->seeds[0] != b->seeds[0]) {
+        changed.seeds[0] = a->seeds[0];
+        changed.seeds[1] = b->seeds[0];
+    }
     return changed;
 }
 

@@ -46,9 +46,11 @@ enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor
 /* Where the tensor lies. */
 struct attn_tensor tensor_of(const struct attn_problem *, const struct attn_tensors *, enum problem_tensor);
 
-/* The columns that have changed sign since the inputs were filled: of Q and K, and of V, O and dO. */
+/* What has changed sign since the inputs were filled: columns of Q and K, others of V, O and dO, and with the seeds of
+ * `elements` single elements of Q, K, V and dO; 0 = none. */
 struct input_signs {
     struct column_signs qk, v;
+    uint64_t elements[TENSOR_COUNT];
 };
 
 /* A set of buffers for some tensors of one problem, with the tensors that point into them. `signs`: of inputs as they
@@ -81,11 +83,11 @@ enum attn_status tensor_set_guard(struct backend *, const struct tensor_set *, s
 /* Frees the buffers this set owns. */
 void tensor_set_free(struct backend *, struct tensor_set *);
 
-/* Changes the signs of random columns, so that `to` are those that differ from the inputs as they were filled;
- * enqueues. reference/harness/signs.h says what follows for the outputs. */
+/* Changes signs so that `to` are those that differ from the inputs as they were filled; enqueues.
+ * reference/harness/signs.h says what follows for the outputs. */
 enum attn_status inputs_change_signs(struct backend *, const struct plan_item *, struct tensor_set *inputs,
                                      const struct input_signs *to, struct attn_message *why);
-/* The columns of a tensor that have the other sign when the inputs have these. */
+/* What has the other sign in a tensor when the inputs have these; of outputs the columns alone. */
 struct column_signs tensor_signs(const struct input_signs *, enum problem_tensor);
 
 /* 32-bit words between the rows of an output, where its strides leave room, that no longer hold POISON_PATTERN. All

@@ -367,8 +367,11 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
                                    struct attn_message *why)
 {
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
-    const struct fill_spec spec = {
-        .dist = item->dist, .seed = item->seed, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
+    const struct fill_spec spec = {.dist = item->dist,
+                                   .seed = item->seed,
+                                   .logit_std = item->logit_std,
+                                   .logit_mean = item->logit_mean,
+                                   .scale = (double)item->problem.scale};
     if (!has_own_memory(item, tensor))
         return ATTN_OK;
     if (input_dir)

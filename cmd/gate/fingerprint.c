@@ -54,8 +54,11 @@ bool fingerprint_matches(const struct record_file *baseline, const struct record
         const json_t *const b = header_value(current->header, facts[i].path);
         if (is_same(a, b, i))
             continue;
-        snprintf(why->text, sizeof why->text, "the baseline's %s is %s, the current one's %s: they cannot be compared",
-                 facts[i].what, header_value_text(a, was, sizeof was), header_value_text(b, is, sizeof is));
+        const bool is_method = strcmp(facts[i].path, "policy.method") == 0;
+        snprintf(why->text, sizeof why->text,
+                 "the baseline's %s is %s, the current one's %s: they cannot be compared%s", facts[i].what,
+                 header_value_text(a, was, sizeof was), header_value_text(b, is, sizeof is),
+                 is_method ? "; a baseline of another method must be renewed, by a run of this version" : "");
         return false;
     }
     return true;

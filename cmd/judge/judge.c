@@ -129,7 +129,20 @@ void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, e
         b->atol_absolute = fmax(b->atol_absolute, error);
         return;
     }
+    /* One element: six standard deviations, or the most. It is a sum of P, or dS, times rows, so that its error is bounded
+     * by the same product over absolute values. dQ and dK have it as a floor of their norm, too: where logits have a part
+     * in common, a column of K is large and dQ a difference there, in which the errors do not cancel. */
+    const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK;
+    const double element = (doubled ? 2 : 1) * (is_cut ? error : 3 * error);
+    if (is_cut && has_cancellation && b->atol_element > 0 && error > dtype_bounds[dtype].eps / 2) {
+        b->atol_element += element;
+        b->ulp_abs += element;
+    } else if (!has_cancellation && error > b->rms) {
+        b->atol_element = fmax(b->atol_element, element);
+    }
     const double relative = (doubled ? 2 : 1) * (is_cut ? error / 2 : error);
+    if (has_cancellation)
+        b->norm_abs = fmax(b->norm_abs, relative / fmax(b->rms, relative));
     b->rms = fmax(b->rms, relative);
     b->block_rms = fmax(b->block_rms, 2 * relative);
     b->gain = fmax(b->gain, relative);

@@ -31,7 +31,7 @@ static enum attn_status one_sample(struct backend *be, struct launcher *launcher
 {
     *interrupted = !plan->enter(plan->context, member);
     if (!plan->cold && !*interrupted) {
-        TRY(plan->before_sample(plan->context, member, why));
+        TRY(plan->before_sample(plan->context, member, false, why));
         const enum attn_status warmed = be->ops->repeat(be, launcher, 1, why);
         launched(plan, member);
         TRY(warmed);
@@ -39,11 +39,11 @@ static enum attn_status one_sample(struct backend *be, struct launcher *launcher
     }
     if (*interrupted)
         return ATTN_OK;
-    TRY(plan->before_sample(plan->context, member, why));
+    TRY(plan->before_sample(plan->context, member, true, why));
     const enum attn_status sampled = be->ops->sample(be, launcher, plan->cold, time_ms, why);
     launched(plan, member);
     TRY(sampled);
-    return plan->after_sample ? plan->after_sample(plan->context, member, why) : ATTN_OK;
+    return plan->after_sample ? plan->after_sample(plan->context, member, *time_ms, why) : ATTN_OK;
 }
 
 /* Takes one sample of every member into samples_ms[index]; index < 0: warm-up, not stored. order: room for `count`. */

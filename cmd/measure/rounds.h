@@ -6,7 +6,7 @@
  * The steps of a sample: before_sample (which changes the inputs and fills the outputs with a pattern, cmd/run/work.h),
  * close the stream gate, flush L2 (cold), start event, one launch (a graph replay where the implementation can be
  * captured), stop event, open the gate, wait, after_sample. On the CPU: flush caches, read the monotonic clock, launch,
- * read the clock again. Without the flush (hot) a launch that is not measured comes before before_sample, so that
+ * read a word of each page of the outputs, read the clock again. Without the flush (hot) a launch that is not measured comes before before_sample, so that
  * caches hold what a launch leaves there, inputs and outputs included. Warm-up runs the same rounds, unrecorded, for
  * warmup_ms. Sampling ends
  *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % intervals of every member's median and of its
@@ -18,7 +18,8 @@
  * (since version 2; before, the median of the ratios). Up to version 2 the order was only rotated, so that a member
  * always followed the same other member: the same kernel, measured as two members, differed by 1.3 % for launches of 20
  * us and by 0.4 % for 100 us. Up to version 3 the inputs and the contents of the outputs were those of the launch
- * before, so that a launch could do less than a first one. */
+ * before, so that a launch could do less than a first one; in version 4 their columns alone changed sign, so that a
+ * stored result could be made right. */
 #ifndef FABENCH_ROUNDS_H
 #define FABENCH_ROUNDS_H
 
@@ -36,13 +37,13 @@ struct rounds_plan {
     bool cold;
     /* All are called with the member's index, outside the clock.
      * enter: a launch of the member follows; false ends the rounds as interrupted.
-     * before_sample: changes its inputs and outputs.
+     * before_sample: changes its inputs and outputs; is_timed: for a sample, not for a launch that warms the caches.
      * after_launch: right after each of its launches, measured or not; may be NULL.
      * after_sample: looks at what the sample wrote; may be NULL. */
     bool (*enter)(void *context, int member);
-    enum attn_status (*before_sample)(void *context, int member, struct attn_message *why);
+    enum attn_status (*before_sample)(void *context, int member, bool is_timed, struct attn_message *why);
     void (*after_launch)(void *context, int member);
-    enum attn_status (*after_sample)(void *context, int member, struct attn_message *why);
+    enum attn_status (*after_sample)(void *context, int member, double time_ms, struct attn_message *why);
     void *context;
 };
 

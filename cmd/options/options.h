@@ -64,6 +64,7 @@ struct options {
     bool dists_given, dists[FILL_DISTS]; /* indexed by fill_dist; not given: normal, or those of the preset */
     enum fill_dist dist;                 /* of selftest */
     struct real_list logit_stds;         /* not given: as drawn, or those of the preset */
+    struct real_list logit_means;        /* not given: 0 */
     uint64_t seed;
     enum device_choice device;
     int device_ordinal; /* with DEVICE_CUDA */

@@ -228,6 +228,23 @@ static bool check_logit_std(const struct parse *p)
     return true;
 }
 
+/* --logit-mean writes into what is drawn. */
+static bool check_logit_mean(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->logit_means.count)
+        return true;
+    if (o->input_dir)
+        return options_refuse("--logit-mean", typed(p, "--logit-mean"),
+                              "cannot be used with --input, whose tensors are taken as they are");
+    for (int dist = 0; dist < FILL_DISTS; dist++)
+        if (o->dists[dist] && !fill_takes_logit_std((enum fill_dist)dist))
+            return options_refuse("--logit-mean", typed(p, "--logit-mean"),
+                                  "cannot be used with --dist %s; it is for normal, uniform, sharp and huge",
+                                  problem_dist_name(dist));
+    return true;
+}
+
 /* --input has one set of tensors: one distribution at most, whose name nothing would use. */
 static bool check_dists(const struct parse *p)
 {
@@ -479,7 +496,8 @@ bool options_check(const struct parse *p)
                          : o->command == COMMAND_PLOT   ? check_plot(p)
                          : o->command == COMMAND_VERIFY ? check_stored(p)
                                                         : true;
-    return is_good && check_outputs(p) && check_dists(p) && check_logit_std(p) && check_problems(p);
+    return is_good && check_outputs(p) && check_dists(p) && check_logit_std(p) && check_logit_mean(p) &&
+           check_problems(p);
 }
 
 bool options_refuse(const char *name, const char *value, const char *format, ...)

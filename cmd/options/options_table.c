@@ -197,6 +197,12 @@ const struct option_def option_table[] = {
      .detail = "Scales Q so that the logits, scale Q K^T, have this standard deviation; with normal inputs and the "
                "default scale it is 1 as drawn. For the distributions normal, uniform, sharp and huge; each value with "
                "each of them."},
+    {"--logit-mean", NULL, KIND_REAL_LIST, AT(logit_means), .min = -20000, .max = 20000, LATE("0"), .unit = "X,...",
+     .help = "inputs, what all logits have in common", .commands = FOR_SWEEP | FOR_GATES, .is_rare = true,
+     .detail =
+         "Adds X to every logit, by the first columns of Q and K: softmax does not change, but a logit this large "
+         "has fewer digits left. Served models have been seen with -20000. For the distributions that --logit-std "
+         "takes; each value with each of them."},
     {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
      .help = "random seed of the inputs", .commands = FOR_PROBLEMS,
      .detail = "Random seed of the inputs; the same seed gives the same inputs on every machine."},

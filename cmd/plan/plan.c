@@ -72,6 +72,7 @@ struct problem_key plan_item_key(const struct plan_item *item, enum l2_policy l2
     struct problem_key key =
         problem_key_of(&item->problem, item->arrays, item->mode, item->dist, item->logit_std, item->seed, l2);
     key.hadamard = item->hadamard;
+    key.logit_mean = item->logit_mean != 0 ? item->logit_mean : NAN;
     return key;
 }
 
@@ -230,27 +231,31 @@ static bool mask_wanted(const struct options *o, enum preset preset, bool causal
 /* One kind of inputs. */
 struct plan_data {
     enum fill_dist dist;
-    double logit_std; /* 0 = as drawn */
+    double logit_std, logit_mean; /* 0 = as drawn */
 };
 
 /* The kinds of inputs of the options or the preset; the caller frees them. */
 static struct plan_data *data_of(const struct options *o, enum preset preset, int *count)
 {
-    static const struct plan_data of_preset[] = {{FILL_NORMAL, 1}, {FILL_NORMAL, 4},  {FILL_NORMAL, 16},
-                                                 {FILL_RISING, 0}, {FILL_FALLING, 0}, {FILL_ZEROS, 0}};
+    static const struct plan_data of_preset[] = {{FILL_NORMAL, 1, 0}, {FILL_NORMAL, 4, 0},  {FILL_NORMAL, 16, 0},
+                                                 {FILL_RISING, 0, 0}, {FILL_FALLING, 0, 0}, {FILL_ZEROS, 0, 0}};
     static const double as_drawn[] = {0};
     const int std_count = o->logit_stds.count ? o->logit_stds.count : 1;
-    struct plan_data *data = xcalloc((unsigned long)FILL_DISTS * (unsigned long)std_count, sizeof *data);
+    const int mean_count = o->logit_means.count ? o->logit_means.count : 1;
+    struct plan_data *data =
+        xcalloc((unsigned long)FILL_DISTS * (unsigned long)std_count * (unsigned long)mean_count, sizeof *data);
     *count = 0;
-    if (preset == PRESET_DATA && !o->dists_given && !o->logit_stds.count && !o->input_dir) {
+    if (preset == PRESET_DATA && !o->dists_given && !o->logit_stds.count && !o->logit_means.count && !o->input_dir) {
         memcpy(data, of_preset, sizeof of_preset);
         *count = (int)(sizeof of_preset / sizeof of_preset[0]);
         return data;
     }
     for (int dist = 0; dist < FILL_DISTS; dist++)
-        for (int s = 0; s < std_count && o->dists[dist]; s++)
-            data[(*count)++] =
-                (struct plan_data){(enum fill_dist)dist, (o->logit_stds.count ? o->logit_stds.values : as_drawn)[s]};
+        for (int s = 0; s < std_count * mean_count && o->dists[dist]; s++)
+            data[(*count)++] = (struct plan_data){
+                .dist = (enum fill_dist)dist,
+                .logit_std = (o->logit_stds.count ? o->logit_stds.values : as_drawn)[s / mean_count],
+                .logit_mean = (o->logit_means.count ? o->logit_means.values : as_drawn)[s % mean_count]};
     return data;
 }
 
@@ -261,6 +266,16 @@ static int check_range(const struct plan_item *item)
         .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
     const double gain = item->logit_std > 0 ? (double)fill_logit_gain(&spec, item->problem.head_dim) : 1;
     const double largest = item->dist == FILL_UNIFORM ? 1 : 4.4;
+    const struct fill_spec with_mean = {.logit_mean = item->logit_mean, .scale = spec.scale};
+    const double of_q = fill_first_column(&with_mean, FILL_Q, item->problem.head_dim).top;
+    const double of_k = fabs(fill_first_column(&with_mean, FILL_K, item->problem.head_dim).top);
+    if (item->problem.dtype == ATTN_FP16 && item->logit_mean != 0 && fmax(of_q, of_k) >= 65504) {
+        log_error(
+            "--logit-mean %g: with a scale of %g the first columns of Q and K are %g and %g, beyond the range of fp16; "
+            "a larger --scale or another --dtype are not",
+            item->logit_mean, spec.scale, of_q, of_k);
+        return EXIT_USAGE;
+    }
     if (item->problem.dtype != ATTN_FP16 || gain * largest < 65504)
         return EXIT_OK;
     log_error(
@@ -351,6 +366,7 @@ static int cross(const struct options *o, enum preset preset, const struct prese
             struct plan_item item = {.mode = problem_direction(mode),
                                      .dist = data[i].dist,
                                      .logit_std = data[i].logit_std,
+                                     .logit_mean = data[i].logit_mean,
                                      .seed = o->seed,
                                      .deterministic = o->deterministic,
                                      .splits = o->splits,

@@ -23,7 +23,8 @@ struct plan_item {
     const struct problem_arrays *arrays; /* owned by the plan; NULL = none */
     enum attn_mode mode;
     enum fill_dist dist;
-    double logit_std; /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
+    double logit_std;  /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
+    double logit_mean; /* what is added to all logits; 0 = nothing */
     uint64_t seed;
     bool hadamard;     /* 8-bit inputs: Q and K are rotated before they are quantised */
     int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */

@@ -186,6 +186,7 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
     *item = (struct plan_item){.mode = problem_direction(key->mode),
                                .dist = (enum fill_dist)key->dist,
                                .logit_std = key->logit_std > 0 ? key->logit_std : 0,
+                               .logit_mean = isnan(key->logit_mean) ? 0 : key->logit_mean,
                                .seed = (uint64_t)key->seed,
                                .batch_gap = read->batch_gap,
                                .strides = (enum plan_strides)read->strides,

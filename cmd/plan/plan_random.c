@@ -414,6 +414,17 @@ static void draw_logit_std(struct random_draw *d)
     d->item->logit_std = is_drawn ? sizes[between(d, 0, LENGTH_OF(sizes) - 1)] : 0;
 }
 
+/* Where the first columns that it needs fit into every type. */
+static void draw_logit_mean(struct random_draw *d)
+{
+    static const double sizes[] = {-20000, -2000, -500, 100, 20000};
+    const double mean = sizes[between(d, 0, LENGTH_OF(sizes) - 1)];
+    const bool is_drawn = chance(d, 5) && fill_takes_logit_std(d->item->dist) &&
+                          !attn_dtype_is_8_bit(d->item->problem.dtype) &&
+                          fabs(mean) < 1e8 * fabs((double)d->item->problem.scale);
+    d->item->logit_mean = is_drawn ? mean : 0;
+}
+
 static void draw_deterministic(struct random_draw *d)
 {
     d->item->deterministic = d->options->deterministic || chance(d, 15);
@@ -454,6 +465,7 @@ static const struct random_attribute attributes[] = {
     {"scale", draw_scale},
     {"dist", draw_dist},
     {"logit-std", draw_logit_std},
+    {"logit-mean", draw_logit_mean},
     {"deterministic", draw_deterministic},
     {"graph", draw_graph},
 };

@@ -140,6 +140,17 @@ static const struct hard_shape strided_shapes[] = {
     {2, 2, 2, 203, 113, FILL_NORMAL, ATTN_BHSD, false, false, 0},
 };
 
+/* Logits with a common part, from where it costs digits to what served models have been seen with. */
+static const struct mean_shape {
+    struct hard_shape shape;
+    double logit_mean;
+} mean_shapes[] = {
+    {{1, 2, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, -500},
+    {{1, 4, 2, 130, 257, FILL_NORMAL, ATTN_BHSD, false, false, 0}, -2000},
+    {{1, 2, 2, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 20000},
+    {{1, 2, 1, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0}, -20000},
+};
+
 /* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
  * table, as many keys as new tokens, new tokens over several tiles, windows, dropout, softcap. Not crossed with the
  * modes; causal unless --causal says otherwise. */
@@ -265,6 +276,8 @@ void plan_name_whole(struct plan_item *item)
     if (item->strides)
         plan_name_more(item, " %s", plan_strides_names[item->strides]);
     plan_name_more(item, "%s", item->is_captured ? " graph" : "");
+    if (item->logit_mean != 0)
+        plan_name_more(item, " mean %g", item->logit_mean);
     if (item->splits)
         plan_name_more(item, " splits %lld", (long long)item->splits);
     plan_name_attributes(item);
@@ -371,6 +384,20 @@ static void add_strided_shapes(const struct options *o, enum attn_platform platf
     for (int i = first; i < plan->count; i++) {
         plan->items[i].strides = PLAN_OWN_STRIDES;
         plan_name_whole(&plan->items[i]);
+    }
+}
+
+static void add_mean_shapes(const struct options *o, enum attn_platform platform, const struct attn_problem *kinds,
+                            int kind_count, struct plan *plan)
+{
+    const struct attn_problem dense = {.window_left = -1, .window_right = -1};
+    for (size_t s = 0; s < sizeof mean_shapes / sizeof mean_shapes[0]; s++) {
+        const int first = plan->count;
+        cross_shape(o, platform, &mean_shapes[s].shape, NULL, &dense, kinds, kind_count, plan);
+        for (int i = first; i < plan->count; i++) {
+            plan->items[i].logit_mean = mean_shapes[s].logit_mean;
+            plan_name_whole(&plan->items[i]);
+        }
     }
 }
 
@@ -550,6 +577,11 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         struct attn_problem kinds[PLAN_KINDS_MAX];
         if (is_wanted_dtype(o, platform, dtypes[t]))
             add_strided_shapes(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
+    }
+    for (int t = 0; t < 5; t++) {
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        if (is_wanted_dtype(o, platform, dtypes[t]) && !attn_dtype_is_8_bit(dtypes[t]))
+            add_mean_shapes(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
     }
     for (int t = 0; t < 5; t++) {
         struct attn_problem kinds[PLAN_KINDS_MAX];

@@ -128,7 +128,9 @@ const struct problem_field problem_fields[] = {
      .is_flag = true},
     {FIELD(v_head_dim, PROBLEM_COUNT), .meaning = "head dimension of V and O, where it is not head_dim",
      .is_default = has_equal_dims, .is_compared = true, .label = "dv", .may_be_empty = true},
-    PROBLEM_LATER_ATTRIBUTES(ROW)};
+    PROBLEM_LATER_ATTRIBUTES(ROW){FIELD(logit_mean, PROBLEM_REAL),
+                                  .meaning = "what the first columns of Q and K add to all logits",
+                                  .option = "--logit-mean", .is_compared = true, .may_be_empty = true}};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
@@ -191,6 +193,7 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .seed = (int64_t)seed,
                               .l2 = l2,
                               .logit_std = logit_std > 0 ? logit_std : NAN,
+                              .logit_mean = NAN,
                               .total_q = p->lengths == ATTN_PACKED ? p->total_q : INT64_MIN,
                               .mask_block = p->mask_block,
                               .out_dtype = attn_dtype_is_8_bit(p->dtype) ? (int)p->out_dtype : -1,
@@ -212,6 +215,10 @@ char *problem_key_data(const struct problem_key *key, char *buffer, size_t size)
     snprintf(buffer, size, "%s", name);
     if (!isnan(key->logit_std))
         snprintf(buffer, size, "%s with logit-std %.9g", name, key->logit_std);
+    const size_t used = strlen(buffer);
+    if (!isnan(key->logit_mean))
+        snprintf(buffer + used, size - used, "%s logit-mean %.9g", isnan(key->logit_std) ? " with" : " and",
+                 key->logit_mean);
     return buffer;
 }
 

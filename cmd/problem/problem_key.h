@@ -23,6 +23,7 @@ struct problem_key {
     int64_t seed;
     int l2;                             /* l2_policy */
     double logit_std;                   /* standard deviation that Q is scaled to give the logits; absent = as drawn */
+    double logit_mean;                  /* what is added to all logits; absent = nothing */
     char lengths[PROBLEM_TEXT_SIZE];    /* problem_arrays.h */
     int64_t total_q;                    /* query tokens of all sequences; absent = they are not packed */
     char block_mask[PROBLEM_TEXT_SIZE]; /* problem_arrays.h */

@@ -11,7 +11,7 @@
 #include "reference/registry.h"
 
 enum { RECORD_SCHEMA = 1 };
-#define RECORD_METHOD "4" /* version of the timing method (cmd/measure/rounds.h); raised when it changes */
+#define RECORD_METHOD "5" /* version of the timing method (cmd/measure/rounds.h); raised when it changes */
 
 /* How a case ended, and the verdict on its results; NONE = not in the record. */
 enum record_status {

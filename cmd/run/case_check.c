@@ -177,6 +177,41 @@ static enum attn_status judge_repeat(struct problem_run *run, struct contender *
     return ATTN_OK;
 }
 
+void case_watch(struct problem_run *run, struct contender *c)
+{
+    struct probe *probe = &c->work.probe;
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(&run->item->problem, run->item->mode, &count);
+    probe->count = 0;
+    for (int i = 0; i < count && i < PROBE_SPANS; i++) {
+        const struct buffer *buffer = &c->outputs.buffers[outputs[i]];
+        probe->spans[probe->count].data = buffer->data;
+        probe->spans[probe->count++].bytes = buffer->bytes;
+    }
+    c->launcher.probe = probe;
+}
+
+enum attn_status case_compare_promised(struct problem_run *run, struct contender *c, int n, struct attn_message *why)
+{
+    struct digest now[TENSOR_COUNT];
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(&run->item->problem, run->item->mode, &count);
+    const unsigned promised = case_promised_tensors(run, c);
+    if (!run->reference.count || !check_passed(c->tensors, c->tensor_count))
+        return ATTN_OK;
+    TRY(outputs_digest(run->setting->backend, run->item, &c->outputs, now, why));
+    for (int i = 0; i < count; i++) {
+        const char *name = problem_tensor_name(outputs[i]);
+        char sentence[160];
+        if (!(promised & problem_tensor_bit(outputs[i])) || now[outputs[i]].hash == c->first[outputs[i]].hash)
+            continue;
+        snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in sample %d after the rounds",
+                 name, n + 1);
+        check_add_finding(c->tensors, &c->tensor_count, name, "repeat", sentence);
+    }
+    return ATTN_OK;
+}
+
 /* Launches again into poisoned outputs. A tensor whose bits are promised must have those of the first launch, the
  * others are judged. */
 static enum attn_status check_repeats(struct problem_run *run, struct contender *c, struct attn_message *why)

@@ -64,6 +64,10 @@ unsigned case_promised_tensors(const struct problem_run *, const struct contende
 enum attn_status case_poison(struct problem_run *, struct contender *, struct attn_message *why);
 /* Judges the outputs and adds the verdict to those of earlier launches. */
 enum attn_status case_judge_outputs(struct problem_run *, struct contender *, struct attn_message *why);
+/* Watches the samples of a contender: its launcher gets the probe of its work. */
+void case_watch(struct problem_run *, struct contender *);
+/* Outputs of sample number n on known values: the tensors whose bits are promised have those of the first launch. */
+enum attn_status case_compare_promised(struct problem_run *, struct contender *, int n, struct attn_message *why);
 /* The first launch, into poisoned outputs, and its verdict. */
 enum attn_status case_launch_first(struct problem_run *, struct contender *, struct attn_message *why);
 /* The check columns of the row, with the relative tolerance that was applied. */

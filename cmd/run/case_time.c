@@ -11,6 +11,7 @@
 #include "cmd/problem/problem.h"
 #include "cmd/record/record_row.h"
 #include "cmd/run/case_state.h"
+#include "cmd/run/witness.h"
 
 /* ---- rounds ---- */
 
@@ -21,11 +22,11 @@ static bool enter_sample(void *context, int member)
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
-static enum attn_status before_sample(void *context, int member, struct attn_message *why)
+static enum attn_status before_sample(void *context, int member, bool is_timed, struct attn_message *why)
 {
     struct problem_run *run = context;
     struct contender *c = run->member_contenders[member];
-    return c ? work_change(&run->work, &c->outputs, why) : ATTN_OK;
+    return c ? work_change(&run->work, &c->work, is_timed, why) : ATTN_OK;
 }
 
 static void after_launch(void *context, int member)
@@ -43,11 +44,17 @@ static void launched(void *context)
     case_report_stage(run, STAGE_CHECK, run->current_slot); /* another launch may follow */
 }
 
-static enum attn_status after_sample(void *context, int member, struct attn_message *why)
+static enum attn_status after_sample(void *context, int member, double time_ms, struct attn_message *why)
 {
     struct problem_run *run = context;
     struct contender *c = run->member_contenders[member];
-    return c ? work_compare(&run->work, &c->work, why) : ATTN_OK;
+    bool is_calm = true;
+    if (!c)
+        return ATTN_OK;
+    TRY(work_compare(&run->work, &c->work, time_ms, &is_calm, why));
+    if (!is_calm)
+        run->setting->hooks.apart(run->setting->hooks.context, -1, "threads go on between launches");
+    return ATTN_OK;
 }
 
 /* Samples are discarded when the device was lost meanwhile. */
@@ -105,7 +112,7 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
             (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
             continue;
         *failed = run->current_slot = c->slot;
-        TRY(work_change(&run->work, &c->outputs, why));
+        TRY(work_known(&run->work, &c->work, false, why));
         const enum attn_status status = sustain_run(run->setting->backend, &c->launcher, &plan, &c->sustained, why);
         case_after_call(run);
         TRY(status);
@@ -135,22 +142,28 @@ static const double *samples_of(const struct problem_run *run, const struct roun
     return NULL;
 }
 
-/* Judges the outputs of the last timed launch (of the sustained region, where there was one); then those of one more
- * sample, which is taken as all others were. */
+/* Judges the outputs of the sustained region, where there was one; then those of samples on the values that the
+ * inputs were filled with, taken as all others were: whole, and bit for bit where that is promised. */
+enum { LAST_SAMPLES = 4 };
+
 static enum attn_status judge_timed_path(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
     double ignored_ms = 0;
     if (case_role_of(run, c) == ATTN_ROLE_NOTHING)
         return ATTN_OK;
-    TRY(case_judge_outputs(run, c, why));
-    TRY(work_change(&run->work, &c->outputs, why));
-    case_report_stage(run, STAGE_CHECK, c->slot);
-    const enum attn_status status =
-        be->ops->sample(be, &c->launcher, run->setting->options->l2 == L2_COLD, &ignored_ms, why);
-    case_after_call(run);
-    TRY(status);
-    return case_judge_outputs(run, c, why);
+    if (c->sustained.passes > 0)
+        TRY(case_judge_outputs(run, c, why));
+    for (int n = 0; n < LAST_SAMPLES; n++) {
+        case_report_stage(run, STAGE_CHECK, c->slot);
+        TRY(work_known(&run->work, &c->work, true, why));
+        const enum attn_status status =
+            be->ops->sample(be, &c->launcher, run->setting->options->l2 == L2_COLD, &ignored_ms, why);
+        case_after_call(run);
+        TRY(status);
+        TRY(n == 0 ? case_judge_outputs(run, c, why) : case_compare_promised(run, c, n, why));
+    }
+    return ATTN_OK;
 }
 
 static enum attn_status time_passes(struct problem_run *run, struct contender *c, struct attn_message *why)
@@ -225,8 +238,12 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
                                        .check = case_check_request(run, c),
                                        .first = c->first,
                                        .promised = case_promised_tensors(run, c),
+                                       .is_loaded = case_is_loaded(run, c),
+                                       .keeps_values = case_role_of(run, c) == ATTN_ROLE_NAIVE,
+                                       .workspace = &c->workspace,
                                        .tensors = c->tensors,
                                        .tensor_count = &c->tensor_count};
+        case_watch(run, c);
         members[(*count)++] = (struct rounds_member){.launcher = c->launcher};
     }
     if (*count == 0)
@@ -282,6 +299,14 @@ static double median_ms_of(const struct timing *t, int member)
     return stats_of(t->members[member].samples_ms, t->result.rounds).median;
 }
 
+static bool has_loaded(const struct problem_run *run)
+{
+    bool has = false;
+    for (int i = 0; i < run->count; i++)
+        has |= run->contenders[i].runs && case_is_loaded(run, &run->contenders[i]);
+    return has;
+}
+
 /* The rounds, then the sustained regions. */
 static enum attn_status measure(struct problem_run *run, struct timing *t, int *failed, struct attn_message *why)
 {
@@ -300,7 +325,8 @@ static enum attn_status measure(struct problem_run *run, struct timing *t, int *
                                      .context = run};
     run->member_slots = t->slots;
     run->member_contenders = t->contenders;
-    work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, run->item->folder != NULL);
+    TRY(work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, run->item->folder != NULL,
+                   has_loaded(run), why));
     run->work.launched = launched;
     run->work.context = run;
     telemetry_begin(&telemetry, s->use_nvml);
@@ -314,6 +340,46 @@ static enum attn_status measure(struct problem_run *run, struct timing *t, int *
     TRY(check_device_present(&t->around, why)); /* of no single implementation: *failed is -1 */
     if (!t->result.interrupted && s->plan->sustain_s > 0)
         TRY(sustain_all(run, t->members, t->result.rounds, failed, &t->result.interrupted, why));
+    return ATTN_OK;
+}
+
+/* Threads of an OpenMP pool may wait actively for some ms before they sleep. */
+#define AFTER_MS 20.0
+
+/* CPU time of threads between the launches. Where several loaded implementations have run here it is not known whose it
+ * is: hooks.apart does not return then. */
+static void account(struct problem_run *run, struct contender *c)
+{
+    struct attn_message sentence;
+    const double after_ms = c->work.samples > 0 ? c->work.waited_ms / (double)c->work.samples : 0;
+    if (work_is_beside(&run->work, &c->work, &sentence)) {
+        run->setting->hooks.apart(run->setting->hooks.context, -1, sentence.text);
+        work_add_finding(&run->work, &c->work, sentence.text);
+    }
+    if (after_ms > AFTER_MS)
+        log_warn("%s: its threads computed on for %.3g ms after a launch, on average; the others waited for them",
+                 c->row.impl, after_ms);
+}
+
+/* Batches that the supervisor times, too. */
+static enum attn_status witness(struct problem_run *run, struct contender *c, double median_ms,
+                                struct attn_message *why)
+{
+    const struct case_hooks *hooks = &run->setting->hooks;
+    bool is_again = run->work.has_loaded && check_passed(c->tensors, c->tensor_count);
+    double launch_ms = median_ms, own_ms = 0;
+    for (int i = 0; i < WITNESS_TRIES && is_again; i++) {
+        const int64_t launches = witness_launches(launch_ms, i, 0.3e3 * run->setting->options->timeout_s);
+        run->current_slot = c->slot;
+        case_report_stage(run, STAGE_SUSTAIN, c->slot);
+        hooks->witness(hooks->context, c->slot, 0, 0, &own_ms);
+        const enum attn_status status =
+            run->setting->backend->ops->repeat(run->setting->backend, &c->launcher, launches, why);
+        case_after_call(run);
+        TRY(status);
+        is_again = hooks->witness(hooks->context, c->slot, launches, c->work.probe.repeat_ms, &own_ms);
+        launch_ms = fmax(own_ms, c->work.probe.repeat_ms) / (double)launches;
+    }
     return ATTN_OK;
 }
 
@@ -336,9 +402,10 @@ static enum attn_status check_timed(struct problem_run *run, struct timing *t, i
         *failed = run->current_slot = t->slots[m];
         case_report_stage(run, STAGE_CHECK, t->slots[m]);
         TRY(check_sustained(run, t->contenders[m], median_ms_of(t, m), why));
-        TRY(work_on_new_values(&run->work, &t->contenders[m]->work, median_ms_of(t, m), why));
+        account(run, t->contenders[m]);
+        TRY(witness(run, t->contenders[m], median_ms_of(t, m), why));
     }
-    return ATTN_OK;
+    return work_restore(&run->work, why);
 }
 
 /* After all checks, because rows that failed are not compared with. */
@@ -380,6 +447,7 @@ enum attn_status case_time(struct problem_run *run, int *failed, struct attn_mes
         status = check_timed(run, &t, failed, why);
     if (status == ATTN_OK && !t.result.interrupted)
         send_timed_rows(run, &t);
+    work_end(&run->work);
     drop_ceiling(run, &t.members[t.count - 1]);
     for (int m = 0; m < t.count; m++)
         free(t.members[m].samples_ms);

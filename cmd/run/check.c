@@ -157,8 +157,10 @@ static int64_t block_count(const struct compare_job *job)
 static bool softcap_makes_equal(const struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
-    const struct fill_column q = fill_first_column(item->dist, FILL_Q, p->head_dim);
-    const struct fill_column k = fill_first_column(item->dist, FILL_K, p->head_dim);
+    const struct fill_spec spec = {
+        .dist = item->dist, .logit_mean = item->logit_mean, .scale = (double)item->problem.scale};
+    const struct fill_column q = fill_first_column(&spec, FILL_Q, p->head_dim);
+    const struct fill_column k = fill_first_column(&spec, FILL_K, p->head_dim);
     const double cap = (double)p->softcap, median = q.top * k.top * fabs((double)p->scale) / 2;
     return cap > 0 && median > cap * log(2 * cap * 0x1p12) / 2;
 }
@@ -166,8 +168,10 @@ static bool softcap_makes_equal(const struct plan_item *item)
 /* No |logit| of the problem is above this, as far as P of a row differ by it; INFINITY where that is not known. */
 static double largest_logit_of(const struct plan_item *item)
 {
-    const struct fill_spec spec = {
-        .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
+    const struct fill_spec spec = {.dist = item->dist,
+                                   .logit_std = item->logit_std,
+                                   .logit_mean = item->logit_mean,
+                                   .scale = (double)item->problem.scale};
     if (item->folder || attn_dtype_is_8_bit(item->problem.dtype) || item->problem.has_alibi)
         return INFINITY;
     return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
@@ -456,59 +460,88 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
     return measure_quantising(be, item, reference, why);
 }
 
-static enum attn_status judge_last_rows(struct backend *be, const struct check_request *request,
-                                        const struct check_view *view, int64_t q_offset, struct record_tensor *tensors,
-                                        int *count, struct attn_message *why)
+/* Judges the outputs of a mode at a view. q_offset: of its first row in the tensors of a forward. */
+static enum attn_status judge_new_view(struct backend *be, const struct check_request *request,
+                                       const struct check_view *view, int64_t q_offset, struct record_tensor *tensors,
+                                       int *count, struct attn_message *why)
 {
     int outputs_count;
     const enum problem_tensor *outputs = problem_outputs(&request->item->problem, request->item->mode, &outputs_count);
+    struct tensor_set as_is = *request->outputs; /* a copy that does not own its buffers */
+    struct check_request here = *request;
+    as_is.signs = (struct input_signs){.elements = {0}}; /* the reference has those of the inputs */
+    here.outputs = &as_is;
     for (int i = 0; i < outputs_count; i++) {
-        if (outputs[i] == TENSOR_DK || outputs[i] == TENSOR_DV || outputs[i] == TENSOR_DSINK)
-            continue; /* sums over all rows */
-        struct judge_input in = judge_input_of(request, view, outputs[i]);
+        if (outputs[i] == TENSOR_DSINK)
+            continue; /* a sum over all sequences */
+        struct judge_input in = judge_input_of(&here, view, outputs[i]);
         judge_rows_only(&in, NEW_VALUES_FACTOR);
-        struct compare_job job = job_of(request, view, outputs[i], &in.bounds);
+        struct compare_job job = job_of(&here, view, outputs[i], &in.bounds);
         job.x.data = (char *)job.x.data + q_offset * job.x.stride_row * (int64_t)attn_dtype_bytes(job.dtype);
         TRY(judge_job(be, &job, &in, &tensors[(*count)++], why));
     }
     return ATTN_OK;
 }
 
-enum attn_status check_last_rows(struct backend *be, const struct check_request *request,
-                                 const struct tensor_set *inputs, int64_t batch, int64_t head,
-                                 struct record_tensor *tensors, int *count, struct attn_message *why)
+/* The reference of one view in memory of its own, and the verdicts. `here`: the view's inputs. cu_seqlens: of a view of
+ * some packed rows, else NULL. */
+static enum attn_status judge_with_reference(struct backend *be, const struct check_request *request,
+                                             struct check_view *view, struct attn_tensors here,
+                                             const int32_t *cu_seqlens, int64_t q_offset, struct record_tensor *tensors,
+                                             int *count, struct attn_message *why)
 {
+    enum { CU_SEQLENS_BYTES = 4 * sizeof(int32_t) };
     const struct plan_item *item = request->item;
-    *count = 0;
-    batch = check_find_sequence(item, batch);
-    if (batch < 0)
-        return ATTN_OK;
-    struct check_last_rows rows = check_last_rows_of(item, batch, head);
-    struct check_reference reference = {.count = 1, .views = {rows.view}};
-    struct check_view *view = &reference.views[0];
-    struct attn_tensors here = check_view_tensors(&inputs->tensors, view);
-    check_skip_rows(&here, &item->problem, &rows);
-    const size_t outputs_bytes = place_outputs(&view->problem, item->mode, true, &view->reference, NULL);
-    TRY(be->ops->alloc(be, outputs_bytes + sizeof rows.cu_seqlens, &reference.memory, why));
-    place_outputs(&view->problem, item->mode, true, &view->reference, reference.memory);
-    set_place(view, rows.first_row);
-    view->reference.first_batch = batch;
-    int32_t *const cu_seqlens = (int32_t *)(void *)((char *)reference.memory + outputs_bytes);
-    enum attn_status status = be->ops->upload(be, cu_seqlens, rows.cu_seqlens, sizeof rows.cu_seqlens, why);
-    if (item->problem.lengths == ATTN_PACKED) {
-        here.cu_seqlens_q = cu_seqlens;
-        here.cu_seqlens_k = cu_seqlens + 2;
+    struct check_reference reference = {.count = 1, .views = {*view}};
+    struct check_view *at = &reference.views[0];
+    const size_t bytes = place_outputs(&at->problem, item->mode, true, &at->reference, NULL);
+    TRY(be->ops->alloc(be, bytes + CU_SEQLENS_BYTES, &reference.memory, why));
+    place_outputs(&at->problem, item->mode, true, &at->reference, reference.memory);
+    enum attn_status status = ATTN_OK;
+    if (cu_seqlens) {
+        int32_t *const lengths = (int32_t *)(void *)((char *)reference.memory + bytes);
+        status = be->ops->upload(be, lengths, cu_seqlens, CU_SEQLENS_BYTES, why);
+        here.cu_seqlens_q = lengths;
+        here.cu_seqlens_k = lengths + 2;
     }
     if (status == ATTN_OK)
-        status = run_reference(be, &view->problem, item->mode, &here, &view->reference, why);
+        status = run_reference(be, &at->problem, item->mode, &here, &at->reference, why);
     if (status == ATTN_OK)
-        status = denormals_measure(be, item->mode, &here, view, why);
+        status = denormals_measure(be, item->mode, &here, at, why);
     if (status == ATTN_OK)
         status = measure_references(be, item, &reference, why);
     if (status == ATTN_OK)
-        status = judge_last_rows(be, request, view, rows.q_offset, tensors, count, why);
+        status = judge_new_view(be, request, at, q_offset, tensors, count, why);
     be->ops->release(be, reference.memory);
     return status;
+}
+
+enum attn_status check_new_values(struct backend *be, const struct check_request *request,
+                                  const struct tensor_set *inputs, const struct check_place *place,
+                                  struct record_tensor *tensors, int *count, struct attn_message *why)
+{
+    const struct plan_item *item = request->item;
+    *count = 0;
+    if (item->mode == ATTN_BWD) {
+        struct check_view view =
+            check_group_of(item, place->batch, place->head / (item->problem.q_heads / item->problem.kv_heads));
+        set_place(&view, 0);
+        return judge_with_reference(be, request, &view, check_view_tensors(&inputs->tensors, &view), NULL, 0, tensors,
+                                    count, why);
+    }
+    const int64_t batch = check_find_sequence(item, place->batch);
+    if (batch < 0)
+        return ATTN_OK;
+    const int64_t blocks = compare_blocks_per_head(check_rows_of(item, batch));
+    const int64_t first_row = place->row / COMPARE_BLOCK_ROWS % blocks * COMPARE_BLOCK_ROWS;
+    struct check_some_rows rows = check_some_rows_of(item, batch, place->head, first_row);
+    struct attn_tensors here = check_view_tensors(&inputs->tensors, &rows.view);
+    check_skip_rows(&here, &item->problem, &rows);
+    set_place(&rows.view, rows.first_row);
+    rows.view.reference.first_batch = batch;
+    return judge_with_reference(be, request, &rows.view, here,
+                                item->problem.lengths == ATTN_PACKED ? rows.cu_seqlens : NULL, rows.q_offset, tensors,
+                                count, why);
 }
 
 void check_reference_free(struct backend *be, struct check_reference *reference)

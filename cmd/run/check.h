@@ -51,11 +51,17 @@ enum attn_status check_block_of_rows(struct backend *, const struct check_reques
  * exceeds the ordinary ones, while a result that was not computed is wrong by far more. */
 #define NEW_VALUES_FACTOR 8
 
-/* Computes the reference of the last rows (at most COMPARE_BLOCK_ROWS) of one query head from the inputs as they are
- * now, and judges O and LSE of a forward, dQ of a backward, by rules 1, 2 and 3. */
-enum attn_status check_last_rows(struct backend *, const struct check_request *, const struct tensor_set *inputs,
-                                 int64_t batch, int64_t head, struct record_tensor *tensors, int *count,
-                                 struct attn_message *why);
+/* Where a result on new values is judged: the rows from `row` on of one query head of a forward; of a backward, whose
+ * dK and dV are sums over all rows, a whole kv head. */
+struct check_place {
+    int64_t batch, head, row;
+};
+
+/* Computes the reference at this place from the inputs as they are now, whose signs the outputs have, and judges the
+ * outputs there by rules 1, 2 and 3. *count is 0 where nothing is to be judged. */
+enum attn_status check_new_values(struct backend *, const struct check_request *, const struct tensor_set *inputs,
+                                  const struct check_place *, struct record_tensor *tensors, int *count,
+                                  struct attn_message *why);
 
 /* The smallest rms of a judged reference (LSE apart): an absolute tolerance near it makes the check meaningless. */
 double check_smallest_rms(const struct check_reference *, enum attn_mode);

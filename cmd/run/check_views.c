@@ -106,26 +106,55 @@ int check_make_views(const struct plan_item *item, enum check_scope scope, struc
     return 2;
 }
 
-struct check_last_rows check_last_rows_of(const struct plan_item *item, int64_t batch, int64_t head)
+struct check_view check_group_of(const struct plan_item *item, int64_t batch, int64_t kv_head)
 {
     const struct attn_problem *p = &item->problem;
-    struct check_last_rows rows = {.view = part_of(item, batch, head, 1)};
+    const int64_t group = p->q_heads / p->kv_heads;
+    return part_of(item, p->lengths == ATTN_PACKED ? 0 : batch, kv_head * group, group);
+}
+
+int64_t check_rows_of(const struct plan_item *item, int64_t batch)
+{
+    const int32_t *cu_q = item->problem.lengths == ATTN_PACKED ? item->arrays->cu_seqlens_q + batch : NULL;
+    return cu_q ? cu_q[1] - cu_q[0] : item->problem.q_len;
+}
+
+/* Is the mask of some rows that of a problem whose last rows they are, and whose last key is the last one that they
+ * see? Its length says how the blocks of a mask follow each other, and arrays have the lengths of caches. */
+static bool may_take_any_rows(const struct attn_problem *p)
+{
+    if (p->lengths == ATTN_CACHE || (p->causal && p->mask_block > 0))
+        return false;
+    return p->causal || (p->window_left < 0 && p->window_right < 0 && !p->has_alibi);
+}
+
+struct check_some_rows check_some_rows_of(const struct plan_item *item, int64_t batch, int64_t head, int64_t first_row)
+{
+    const struct attn_problem *p = &item->problem;
+    struct check_some_rows rows = {.view = part_of(item, batch, head, 1)};
     struct attn_problem *part = &rows.view.problem;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int32_t *cu_q = is_packed ? item->arrays->cu_seqlens_q + batch : NULL;
     const int32_t *cu_k = is_packed ? item->arrays->cu_seqlens_k + batch : NULL;
-    const int64_t q_len = is_packed ? cu_q[1] - cu_q[0] : p->q_len;
-    const int64_t count = q_len < COMPARE_BLOCK_ROWS ? q_len : COMPARE_BLOCK_ROWS;
-    rows.first_row = rows.q_offset = q_len - count;
+    const int64_t q_len = check_rows_of(item, batch), all_keys = is_packed ? cu_k[1] - cu_k[0] : p->kv_len;
+    int64_t count = q_len - first_row < COMPARE_BLOCK_ROWS ? q_len - first_row : COMPARE_BLOCK_ROWS;
+    int64_t keys = all_keys - (p->causal ? q_len - first_row - count : 0);
+    if (!may_take_any_rows(p) || keys < 1) {
+        count = q_len < COMPARE_BLOCK_ROWS ? q_len : COMPARE_BLOCK_ROWS;
+        first_row = q_len - count;
+        keys = all_keys;
+    }
+    rows.first_row = rows.q_offset = first_row;
     rows.view.mask_offset = mask_offset_of(p, batch, head);
     part->mask_batch = part->mask_heads = p->mask_block ? 1 : 0;
     if (!is_packed) {
         part->q_len = count;
+        part->kv_len = keys;
         return rows;
     }
     part->batch = 1; /* q_len and kv_len stay: they say where the rows of the mask begin */
     part->total_q = count;
-    part->total_k = cu_k[1] - cu_k[0];
+    part->total_k = keys;
     rows.q_offset += cu_q[0];
     rows.kv_offset = cu_k[0];
     rows.cu_seqlens[1] = (int32_t)part->total_q;
@@ -133,7 +162,7 @@ struct check_last_rows check_last_rows_of(const struct plan_item *item, int64_t 
     return rows;
 }
 
-void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const struct check_last_rows *rows)
+void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const struct check_some_rows *rows)
 {
     struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_kv[] = {&t->k, &t->v};
     const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype), kv_bytes = (int64_t)attn_dtype_bytes(attn_kv_dtype(p));

@@ -38,18 +38,25 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *, const struct
 /* The first element of a head of a sequence; NULL for a tensor without data. */
 void *check_element_at(const struct attn_tensor *, enum attn_dtype, int64_t batch, int64_t head);
 
-/* The last rows (at most COMPARE_BLOCK_ROWS) of one query head of one sequence, as a problem of its own with the same
- * keys. */
-struct check_last_rows {
+/* One (sequence, kv head) with its query heads; of packed sequences all of them. */
+struct check_view check_group_of(const struct plan_item *, int64_t batch, int64_t kv_head);
+
+/* Some rows (at most COMPARE_BLOCK_ROWS) of one query head of one sequence, as a problem of its own with the keys that
+ * they may see. */
+struct check_some_rows {
     struct check_view view;
     int64_t first_row;           /* in its sequence */
     int64_t q_offset, kv_offset; /* of its first row and its first key in the tensors */
     int32_t cu_seqlens[4];       /* packed: {0, rows}, {0, keys} */
 };
 
-struct check_last_rows check_last_rows_of(const struct plan_item *, int64_t batch, int64_t head);
+/* first_row: the first of them, in its sequence; the last rows where the mask of others is not that of a problem with
+ * fewer queries. */
+struct check_some_rows check_some_rows_of(const struct plan_item *, int64_t batch, int64_t head, int64_t first_row);
 /* Moves the tensors of its view to its rows. */
-void check_skip_rows(struct attn_tensors *, const struct attn_problem *whole, const struct check_last_rows *);
+void check_skip_rows(struct attn_tensors *, const struct attn_problem *whole, const struct check_some_rows *);
+/* Rows of a sequence. */
+int64_t check_rows_of(const struct plan_item *, int64_t batch);
 
 /* A sequence with rows and keys, from `batch` on; -1 = there is none. */
 int64_t check_find_sequence(const struct plan_item *, int64_t batch);

@@ -25,6 +25,8 @@ void progress_reset(struct progress *p, const struct progress_state *state, bool
         atomic_store(&p->copies[i].sequence, 0);
     progress_write(p, state);
     atomic_store(&p->stop, stop);
+    atomic_store(&p->witnessed, 0);
+    atomic_store(&p->is_confirmed, false);
 }
 
 void progress_write(struct progress *p, const struct progress_state *state)

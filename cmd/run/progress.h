@@ -28,6 +28,11 @@ struct progress_copy {
 struct progress {
     atomic_uint written; /* number of states written; the last one is in copies[written % 2] */
     atomic_bool stop;    /* the supervisor asks the worker to end after the sample in flight */
+    /* The supervisor's answer to a batch of launches: their number since the worker began, and whether it wants no
+     * other one. It decides by what it keeps itself. */
+    atomic_uint witnessed;
+    atomic_bool is_confirmed;
+    atomic_uint witness_us; /* how long it took by the supervisor's clock, for the length of the next one */
     struct progress_copy copies[2];
     /* What has been said of each slot (cmd/run/neighbours.c), so that later workers do not say it again. */
     atomic_uint told[PROGRESS_SLOTS], told_of_some; /* of a slot; of one that is not known */

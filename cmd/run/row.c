@@ -181,3 +181,20 @@ void row_check(struct record_row *row, const struct record_tensor *tensors, int 
     row->atol = atol;
     row->rtol = rtol;
 }
+
+void row_withdraw(struct record_row *row, const char *rule, const char *sentence)
+{
+    struct record_tensor *t = &row->tensors[row->tensor_count ? 0 : row->tensor_count++];
+    if (!t->name[0])
+        PUT(t->name, problem_tensor_name(row->key.mode == MODE_BWD ? TENSOR_DQ : TENSOR_O));
+    t->used = 999;
+    PUT(t->rule, rule);
+    PUT(t->failure, sentence);
+    row->check = CHECKED_FAIL;
+    row->err_used = t->used;
+    PUT(row->err_tensor, t->name);
+    row->tflops = row->gb_per_s = row->pct_of_gemm = row->pct_of_read = NAN;
+    row->speedup_vs_naive = row->speedup_vs_peer = NAN;
+    row->tflops_sustained = row->tflops_per_w = NAN;
+    row->speedups[0] = 0;
+}

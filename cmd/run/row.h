@@ -46,4 +46,8 @@ void row_check(struct record_row *, const struct record_tensor *, int count, enu
  * compared with it, and is a verify command where the bits of repeated launches differed. */
 void row_failure_repro(struct record_row *, const struct options *, const struct plan_item *);
 
+/* A row that passed, fails after all: by this rule, with this sentence. It keeps its time and has no figures of speed.
+ */
+void row_withdraw(struct record_row *, const char *rule, const char *sentence);
+
 #endif

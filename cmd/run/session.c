@@ -121,6 +121,11 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
         s->is_plan_only = true;
         opened = backend_open(&s->backend, DEVICE_CPU, 0, &why);
     }
+    if (opened != ATTN_OK && choice == DEVICE_AUTO && (o->command == COMMAND_INFO || o->command == COMMAND_LIST)) {
+        log_note("%s", why.text);
+        why.text[0] = 0;
+        opened = backend_open(&s->backend, DEVICE_CPU, 0, &why);
+    }
     if (opened != ATTN_OK) {
         if (choice != o->device)
             log_error("preset %s needs a GPU: %s", option_preset_name(o->preset), why.text);

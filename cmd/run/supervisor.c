@@ -17,6 +17,7 @@
 #include "cmd/base/process.h"
 #include "cmd/problem/problem.h"
 #include "cmd/run/outputs.h"
+#include "cmd/run/witness.h"
 #include "cmd/run/worker.h"
 
 /* Opening a device, loading libraries and preparing a problem may take this much longer than --timeout-s. */
@@ -27,7 +28,9 @@ enum { TICK_MS = 100 };
 struct slot_state {
     char name[40];
     bool named, has_run;
-    bool loaded; /* of a library of --impl-lib */
+    bool loaded;            /* of a library of --impl-lib */
+    struct witness witness; /* of its batches in the item witness_item */
+    int witness_item;
 };
 
 struct supervisor {
@@ -55,11 +58,15 @@ struct supervisor {
     int exit_code;
     int64_t broken_rows; /* that ended in an error or a timeout */
     double started_ms;
-    bool is_late;  /* --max-time-s was over before all cases were done */
-    bool finished; /* no other worker is to be started */
-    bool ended;    /* the worker said that it has run all that it was to run */
-    bool reported; /* the worker said how it failed */
-    bool garbled;  /* a message cannot be the worker's: something else wrote into its pipe, and it is killed */
+    bool is_late;     /* --max-time-s was over before all cases were done */
+    bool finished;    /* no other worker is to be started */
+    bool ended;       /* the worker said that it has run all that it was to run */
+    bool reported;    /* the worker said how it failed */
+    int idle_workers; /* that ended one after the other without a new row or a reason to run some apart */
+    int witness_slot; /* whose batch is running, -1 = none; and when it began */
+    double witness_ms;
+    bool is_stopping; /* the worker was asked to stop, which it may not decide itself */
+    bool garbled;     /* a message cannot be the worker's: something else wrote into its pipe, and it is killed */
 };
 
 static void worsen(struct supervisor *s, int code) { s->exit_code = exit_worst(s->exit_code, code); }
@@ -99,11 +106,19 @@ static void handle_row(struct supervisor *s, int item, int slot, const struct re
     mark_done(s, item, slot);
 }
 
-/* Reads the worker's current step. */
+/* Reads the worker's current step. The memory is shared with code of others: a time in the future, or a slot that there
+ * is not, is not believed, and nobody who was called becomes one who was not. */
 static void update_progress(struct supervisor *s)
 {
     const double since_ms = s->now.since_ms;
+    const unsigned called = s->now.called;
     progress_read(s->progress, &s->now); /* on false s->now keeps the earlier state */
+    s->now.impl[sizeof s->now.impl - 1] = 0;
+    s->now.called |= called;
+    if (!(s->now.since_ms <= clock_ms()))
+        s->now.since_ms = since_ms;
+    if (s->now.slot >= s->slot_count || s->now.item >= s->plan.count)
+        s->now.slot = s->now.item = -1;
     if (s->now.since_ms > since_ms || s->now.since_ms < since_ms)
         s->paused_before_ms = s->clock.paused_ms;
 }
@@ -145,6 +160,12 @@ static unsigned loaded_slots(const struct supervisor *s)
     return loaded;
 }
 
+/* Loaded slots that the current worker may call. */
+static unsigned loaded_here(const struct supervisor *s)
+{
+    return s->apart_now >= 0 ? 1u << s->apart_now : loaded_slots(s) & ~s->apart;
+}
+
 /* From now on each of these loaded slots has workers of its own. */
 static void run_apart(struct supervisor *s, unsigned slots, const char *why)
 {
@@ -162,18 +183,17 @@ static void run_apart(struct supervisor *s, unsigned slots, const char *why)
  * Otherwise it is not known whose it is: no row is made, and the loaded ones run apart. */
 static void blame(struct supervisor *s, int item, int slot, enum record_status status, int signal, const char *reason)
 {
-    const unsigned others = s->now.called & loaded_slots(s) & ~(slot >= 0 ? 1u << slot : 0);
-    const bool has_row = slot >= 0 && s->done[item] & 1u << slot;
+    /* Those that it may have called: what the shared memory says of it may be made up. */
+    const unsigned others = loaded_here(s) & ~(slot >= 0 ? 1u << slot : 0);
     char sentence[512];
-    const bool is_sure = s->now.lost_pipe && slot >= 0 && s->slots[slot].loaded; /* seen when its function returned */
     if (s->apart_now >= 0 && slot != s->apart_now && !(s->done[item] & 1u << s->apart_now)) {
         snprintf(sentence, sizeof sentence, "%.300s, in a step of %s, which ran to its end without this implementation",
                  reason, slot >= 0 ? s->slots[slot].name : "the harness");
         handle_failure(s, item, s->apart_now, status, signal, sentence);
-    } else if (s->apart_now < 0 && others && !has_row && !is_sure) {
+    } else if (s->apart_now < 0 && others) {
         snprintf(sentence, sizeof sentence, "%s: %.300s, perhaps because of another implementation",
                  slot >= 0 ? s->slots[slot].name : "harness", reason);
-        run_apart(s, s->now.called, sentence);
+        run_apart(s, loaded_here(s), sentence);
     } else {
         handle_failure(s, item, slot, status, signal, reason);
     }
@@ -248,6 +268,7 @@ static void handle_hello(struct supervisor *s, const json_t *message)
     s->header = json_incref(json_object_get(message, "header"));
     s->outputs = run_outputs_open(s->options, s->header, s->resume);
     if (!s->outputs) { /* rows cannot be written: the worker may stop */
+        s->is_stopping = true;
         atomic_store(&s->progress->stop, true);
         s->finished = true;
         worsen(s, EXIT_IO);
@@ -263,15 +284,66 @@ static bool is_expected_row(const struct supervisor *s, int item, int slot)
            !(s->done[item] & 1u << slot);
 }
 
+/* The worker's clock beside this process' own, and what the row claims. False when the row does not count: it was timed
+ * beside loaded implementations, of which one may have changed the clock of all, and they run apart from now on. */
+static bool is_witnessed(struct supervisor *s, int item, int slot, struct record_row *row)
+{
+    char sentence[400];
+    struct witness none = {0};
+    struct slot_state *of = &s->slots[slot];
+    const struct witness *w = of->witness_item == item ? &of->witness : &none;
+    /* Batches have warm caches, as samples with --l2 hot. On a CPU other work makes a batch long, and a median not. */
+    const bool is_comparable = s->options->l2 == L2_HOT && strcmp(s->facts.device.arch, "cpu") != 0;
+    if ((!of->loaded && w->tries == 0) || s->options->command != COMMAND_SWEEP || row->status != STATUS_OK ||
+        row->check != CHECKED_PASS || isnan(row->time_ms) || !isfinite(row->tflops) ||
+        witness_confirms(w, is_comparable, row->time_ms))
+        return true;
+    witness_describe(w, row->time_ms, sentence, sizeof sentence);
+    if (s->apart_now < 0 && !(of->loaded && s->slot_count == 1)) {
+        char reason[512];
+        snprintf(reason, sizeof reason, "%s: %s", of->name, sentence);
+        run_apart(s, loaded_here(s), reason);
+        s->skip[item] |= 1u << slot; /* this worker is not to bring it any more */
+        return false;
+    }
+    if (of->loaded)
+        row_withdraw(row, WITNESS_RULE, sentence);
+    return true;
+}
+
+/* A batch begins or ends. */
+static void handle_witness(struct supervisor *s, int item, int slot, int64_t launches, double worker_ms)
+{
+    const double now_ms = clock_ms();
+    const bool ends = launches > 0;
+    if (!s->outputs || item < 0 || item >= s->plan.count || slot < 0 || slot >= s->slot_count ||
+        ends != (s->witness_slot == slot)) {
+        s->garbled = true;
+        return;
+    }
+    struct slot_state *of = &s->slots[slot];
+    if (of->witness_item != item) {
+        of->witness_item = item;
+        of->witness = (struct witness){0};
+    }
+    if (ends)
+        witness_add(&of->witness, worker_ms, now_ms - s->witness_ms, launches);
+    s->witness_slot = ends ? -1 : slot;
+    atomic_store(&s->progress->is_confirmed, ends && of->witness.agrees);
+    atomic_store(&s->progress->witness_us, ends ? (unsigned)(1e3 * fmin(of->witness.own_ms, 1e6)) : 0);
+    atomic_fetch_add(&s->progress->witnessed, 1);
+    s->witness_ms = clock_ms();
+}
+
 static void handle_row_message(struct supervisor *s, int item, int slot, const json_t *json)
 {
     struct record_row row;
     char why[128];
     memset(&row, 0, sizeof row);
-    if (is_expected_row(s, item, slot) && record_row_parse(json, &row, why, sizeof why))
-        handle_row(s, item, slot, &row);
-    else
+    if (!is_expected_row(s, item, slot) || !record_row_parse(json, &row, why, sizeof why))
         s->garbled = true;
+    else if (is_witnessed(s, item, slot, &row))
+        handle_row(s, item, slot, &row);
     record_row_free(&row);
 }
 
@@ -294,6 +366,9 @@ static void handle_message(struct supervisor *s, const char *line)
         return;
     } else if (!strcmp(kind, "row")) {
         handle_row_message(s, item, slot, json_object_get(message, "row"));
+    } else if (!strcmp(kind, "witness")) {
+        handle_witness(s, item, slot, json_integer_value(json_object_get(message, "launches")),
+                       json_number_value(json_object_get(message, "ms")));
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
         update_progress(s); /* the worker's current step, for the failed implementation's name */
@@ -420,6 +495,8 @@ static bool check_worker(void *context)
     update_progress(s);
     /* After EXIT_IO rows cannot be written, so that further measurements would be lost. */
     if (process_is_interrupted() || s->exit_code == EXIT_IO)
+        s->is_stopping = true;
+    if (s->is_stopping)
         atomic_store(&s->progress->stop, true);
     show_progress(s);
     return (!is_over_limit(s) && !process_signal_of_child() && !s->garbled) || process_is_interrupted();
@@ -456,7 +533,7 @@ static void report_end(struct supervisor *s, const struct process_result *result
     if (s->finished || s->reported || process_is_interrupted())
         return;
     if (s->ended) {
-        if (s->outputs && !atomic_load(&s->progress->stop))
+        if (s->outputs && !s->is_stopping)
             check_complete(s);
         return;
     }
@@ -501,7 +578,10 @@ static bool run_one_worker(struct supervisor *s)
     progress_reset(s->progress, &s->now, process_is_interrupted());
     choose_slots(s);
     const bool keeps_children = process_has_children(); /* of the shell that became this program */
-    s->finished = s->reported = s->ended = s->garbled = false;
+    s->finished = s->reported = s->ended = s->garbled = s->is_stopping = false;
+    s->witness_slot = -1;
+    for (int i = 0; i < s->slot_count; i++)
+        s->slots[i].witness_item = -1;
     const int error = process_start(&request, &worker);
     if (error) {
         log_error("a worker process cannot be started: %s", strerror(error));
@@ -517,15 +597,37 @@ static bool run_one_worker(struct supervisor *s)
     return true;
 }
 
+/* Two workers in turn without a new row, or a reason to run some slots apart: the first missing row is that of the
+ * failure, so that the run comes to an end whatever the workers say. */
+static void count_idle(struct supervisor *s, bool is_idle)
+{
+    s->idle_workers = is_idle && !s->finished && s->done ? s->idle_workers + 1 : 0;
+    if (s->idle_workers < 2)
+        return;
+    s->idle_workers = 0;
+    if (s->apart_now < 0 && loaded_here(s)) {
+        run_apart(s, loaded_here(s), "two worker processes in turn ended without a row");
+        return;
+    }
+    for (int item = 0; item < s->plan.count; item++)
+        for (int slot = 0; slot < s->slot_count; slot++)
+            if (!(s->done[item] & 1u << slot) && (s->apart_now < 0 || slot == s->apart_now)) {
+                handle_failure(s, item, slot, STATUS_ERROR, 0, "two worker processes in turn ended without a row");
+                return;
+            }
+}
+
 static void run_workers(struct supervisor *s)
 {
     int rows;
     do {
+        const unsigned apart = s->apart;
         rows = s->rows;
         if (!run_one_worker(s)) {
             worsen(s, EXIT_IO);
             return;
         }
+        count_idle(s, s->rows == rows && s->apart == apart && !s->ended);
         s->finished |= s->ended && s->rows == rows; /* another one would come no further */
         s->is_late |= !s->finished && s->item < s->plan.count && s->rows > s->rows_kept && clock_ms() >= until_ms(s);
     } while (!s->finished && !s->is_late && !process_is_interrupted() && s->item < s->plan.count &&

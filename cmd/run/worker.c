@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd/base/clock.h"
@@ -14,14 +15,16 @@
 #include "cmd/record/record.h"
 #include "cmd/run/neighbours.h"
 #include "cmd/run/session.h"
+#include "cmd/run/witness.h"
 
 struct worker {
     const struct worker_task *task;
     const struct session *session;
     struct neighbours *neighbours; /* NULL before the first case */
     FILE *pipe;
-    int item;       /* -1 = none yet */
-    bool has_timed; /* a row with a time was sent */
+    int item;           /* -1 = none yet */
+    bool has_timed;     /* a row with a time was sent */
+    unsigned witnessed; /* batches that the supervisor has timed */
 };
 
 json_t *worker_facts_json(const struct run_facts *f)
@@ -118,6 +121,21 @@ static void on_returned(void *context)
         return;
     snprintf(sentence, sizeof sentence, "threads of %s go on", w->session->slots[slot].name);
     on_apart(w, slot, sentence);
+}
+
+/* Waits for the supervisor to have read the message, so that its clock begins and ends with the batch. */
+static bool on_witness(void *context, int slot, int64_t launches, double worker_ms, double *own_ms)
+{
+    static const struct timespec nap = {.tv_nsec = 50000};
+    struct worker *w = context;
+    const double begin_ms = clock_ms();
+    send_message(w, json_pack("{s:s, s:i, s:i, s:I, s:f}", "msg", "witness", "item", w->item, "slot", slot, "launches",
+                              (json_int_t)launches, "ms", worker_ms));
+    w->witnessed++;
+    while (atomic_load(&w->task->progress->witnessed) < w->witnessed && clock_ms() - begin_ms < WITNESS_ANSWER_MS)
+        nanosleep(&nap, NULL);
+    *own_ms = 1e-3 * (double)atomic_load(&w->task->progress->witness_us);
+    return !atomic_load(&w->task->progress->is_confirmed);
 }
 
 static bool on_interrupted(void *context)
@@ -258,6 +276,7 @@ int worker_run(const struct worker_task *task)
                                              .io_failed = on_io_failed,
                                              .row = on_row,
                                              .returned = on_returned,
+                                             .witness = on_witness,
                                              .apart = on_apart,
                                              .renew = on_renew}};
     w.session = &session;

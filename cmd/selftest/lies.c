@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/stats.h"
 #include "cmd/device/backend.h"
 #include "cmd/device/inputs.h"
+#include "cmd/base/clock.h"
+#include "cmd/run/witness.h"
 #include "cmd/run/work.h"
 
 /* One implementation behind a lie; the plan of its launches. */
@@ -31,7 +32,9 @@ struct liar {
 
 struct lie {
     const char *name;
-    bool may_compute; /* at each timed launch it may find that it has to compute */
+    bool may_compute; /* at each timed launch it finds that it has to compute */
+    bool has_files;   /* the inputs are taken for a user's, which keep their values */
+    bool slows_clock; /* the clock that its launches are timed with shows a tenth */
     /* Sets `computes`, and where it does not, does with the outputs what the lie does instead. */
     enum attn_status (*before)(struct liar *, struct attn_message *why);
     enum attn_status (*after)(struct liar *, struct attn_message *why); /* NULL = nothing */
@@ -148,14 +151,23 @@ static enum attn_status first_of_two(struct liar *liar, struct attn_message *why
     return ATTN_OK;
 }
 
+static enum attn_status always(struct liar *liar, struct attn_message *why)
+{
+    (void)why;
+    liar->computes = true;
+    return ATTN_OK;
+}
+
 static const struct lie lies[] = {
-    {"lazy on valid output", true, unless_valid, remember_digests},
-    {"cached by input hash", false, unless_known, store},
-    {"first result, right signs", false, first_result_with_signs, store},
-    {"every second call", false, every_second, NULL},
-    {"only while checked", false, first_calls, NULL},
-    {"one launch left out", false, but_for_one, NULL},
-    {"first of two streams", false, first_of_two, NULL},
+    {"lazy on valid output", true, false, false, unless_valid, remember_digests},
+    {"cached by input hash", false, false, false, unless_known, store},
+    {"the same, inputs of files", false, true, false, unless_known, store},
+    {"first result, right signs", false, false, false, first_result_with_signs, store},
+    {"every second call", false, false, false, every_second, NULL},
+    {"only while checked", false, false, false, first_calls, NULL},
+    {"one launch left out", false, false, false, but_for_one, NULL},
+    {"first of two streams", false, false, false, first_of_two, NULL},
+    {"a slow clock", false, false, true, always, NULL},
 };
 
 const struct lie *lie_at(int index) { return index < (int)(sizeof lies / sizeof lies[0]) ? &lies[index] : NULL; }
@@ -205,6 +217,7 @@ static enum attn_status sample(struct backend *be, const struct launcher *l, boo
 static enum attn_status repeat(struct backend *be, const struct launcher *l, int64_t count, struct attn_message *why)
 {
     struct liar *liar = l->run.plan;
+    const double start_ms = clock_ms();
     (void)be;
     for (int64_t i = 0; i < count; i++) {
         TRY(before_call(liar, l, why));
@@ -212,6 +225,8 @@ static enum attn_status repeat(struct backend *be, const struct launcher *l, int
         TRY(liar->job->backend->ops->launch(liar->job->backend, l, why));
         TRY(after_call(liar, why));
     }
+    if (l->probe)
+        l->probe->repeat_ms = (clock_ms() - start_ms) * (liar->lie && liar->lie->slows_clock ? 0.1 : 1);
     return ATTN_OK;
 }
 
@@ -236,8 +251,6 @@ struct stage {
     bool is_prepared;
 };
 
-static void launched(void *context) { (void)context; }
-
 static enum attn_status judge(struct stage *s, const struct work_member *m, struct attn_message *why)
 {
     struct record_tensor now[RECORD_TENSORS_MAX];
@@ -252,25 +265,56 @@ static enum attn_status judge(struct stage *s, const struct work_member *m, stru
     return ATTN_OK;
 }
 
-/* Rounds with one member, then the checks that follow them (time_all in cmd/run/case_run.c). */
-static enum attn_status time_member(struct stage *s, struct work_member *m, const struct launcher *launchers,
-                                    struct attn_message *why)
+/* Rounds with one member, then the checks that follow them (cmd/run/case_time.c). */
+static enum attn_status run_rounds(struct stage *s, struct work *work, struct work_member *m,
+                                   const struct launcher *launchers, struct attn_message *why)
 {
     struct backend *be = &s->backend;
-    struct work work;
-    double samples_ms[LIE_SAMPLES], last_ms = 0;
-    work_begin(&work, be, s->job->item, &s->inputs, false, false);
-    work.launched = launched;
+    double time_ms = 0;
+    bool is_calm = true;
     for (int i = 0; i < LIE_SAMPLES; i++) {
-        TRY(work_change(&work, &s->outputs, why));
-        TRY(be->ops->sample(be, &launchers[i % 2], false, &samples_ms[i], why));
-        TRY(work_compare(&work, m, why));
+        TRY(work_change(work, m, true, why));
+        TRY(be->ops->sample(be, &launchers[i % 2], false, &time_ms, why));
+        TRY(work_compare(work, m, time_ms, &is_calm, why));
     }
+    TRY(work_known(work, m, true, why));
+    TRY(be->ops->sample(be, &launchers[0], false, &time_ms, why));
     TRY(judge(s, m, why));
-    TRY(work_change(&work, &s->outputs, why));
-    TRY(be->ops->sample(be, &launchers[0], false, &last_ms, why));
-    TRY(judge(s, m, why));
-    return work_on_new_values(&work, m, stats_of(samples_ms, LIE_SAMPLES).median, why);
+    return work_restore(work, why);
+}
+
+/* Batches by two clocks, of which this one is the supervisor's. */
+static enum attn_status try_witness(struct stage *s, struct work_member *m, double launch_ms, struct attn_message *why)
+{
+    struct witness witness = {0};
+    char sentence[300];
+    for (int i = 0; i < WITNESS_TRIES && !witness.agrees; i++) {
+        const int64_t launches = witness_launches(launch_ms, i, INFINITY);
+        const double start_ms = clock_ms();
+        TRY(s->backend.ops->repeat(&s->backend, m->launcher, launches, why));
+        const double own_ms = clock_ms() - start_ms;
+        witness_add(&witness, m->probe.repeat_ms, own_ms, launches);
+        launch_ms = own_ms / (double)launches;
+    }
+    if (witness_confirms(&witness, false, launch_ms))
+        return ATTN_OK;
+    witness_describe(&witness, launch_ms, sentence, sizeof sentence);
+    check_add_finding(m->tensors, m->tensor_count, m->tensors[0].name, WITNESS_RULE, sentence);
+    return ATTN_OK;
+}
+
+static enum attn_status time_member(struct stage *s, struct work_member *m, const struct launcher *launchers,
+                                    const struct lie *lie, struct attn_message *why)
+{
+    struct work work;
+    const bool has_files = lie && lie->has_files;
+    enum attn_status status = work_begin(&work, &s->backend, s->job->item, &s->inputs, false, has_files, false, why);
+    if (status == ATTN_OK)
+        status = run_rounds(s, &work, m, launchers, why);
+    if (status == ATTN_OK && (!lie || lie->slows_clock))
+        status = try_witness(s, m, m->timed_ms / LIE_SAMPLES, why);
+    work_end(&work);
+    return status;
 }
 
 static enum attn_status try_liar(struct stage *s, struct liar *liar, struct lie_verdict *v, struct attn_message *why)
@@ -296,8 +340,10 @@ static enum attn_status try_liar(struct stage *s, struct liar *liar, struct lie_
                                       .rtol = NAN},
                             .first = first,
                             .promised = impl.repeatable[s->job->item->mode],
+                            .keeps_values = s->job->is_naive,
                             .tensors = v->tensors,
                             .tensor_count = &v->tensor_count};
+    launchers[0].probe = launchers[1].probe = &m.probe;
     s->outputs.signs = s->inputs.signs;
     TRY(outputs_poison(be, &s->outputs, why));
     TRY(be->ops->launch(be, &launchers[0], why));
@@ -306,9 +352,9 @@ static enum attn_status try_liar(struct stage *s, struct liar *liar, struct lie_
     if (liar->lie && liar->lie->may_compute)
         TRY(be->ops->launch(be, &launchers[0], why));
     const bool was_idle = liar->untimed_idle > 0;
-    TRY(time_member(s, &m, launchers, why));
+    TRY(time_member(s, &m, launchers, liar->lie, why));
     v->timed = liar->timed;
-    v->idle = liar->idle;
+    v->idle = liar->lie && liar->lie->slows_clock ? liar->timed : liar->idle; /* the time of all is hidden */
     lie_decide(v, was_idle);
     return ATTN_OK;
 }
@@ -318,8 +364,8 @@ void lie_decide(struct lie_verdict *v, bool was_idle)
     const bool passes = v->tensor_count > 0 && check_passed(v->tensors, v->tensor_count);
     if (!v->lie)
         v->is_good = passes;
-    else if (v->lie->may_compute && v->idle == 0)
-        v->is_good = was_idle && passes && v->timed > 0;
+    else if (v->lie->may_compute)
+        v->is_good = was_idle && passes && v->timed > 0 && v->idle == 0;
     else
         v->is_good = v->idle > 0 && v->tensor_count > 0 && !passes;
 }

@@ -113,6 +113,8 @@ double fill_largest_logit(const struct fill_spec *spec, int64_t head_dim)
 {
     double top = spec->dist == FILL_UNIFORM ? 1 : 4.4; /* the largest quantile of the normal table is 4.33 */
     double gain = 1;
+    if (spec->logit_mean != 0)
+        return INFINITY;
     switch (spec->dist) {
     case FILL_ZEROS: return 0;
     case FILL_PEAK:
@@ -131,8 +133,14 @@ double fill_largest_logit(const struct fill_spec *spec, int64_t head_dim)
     return top * top * gain * fabs(spec->scale) * (double)head_dim;
 }
 
-struct fill_column fill_first_column(enum fill_dist dist, enum fill_tensor tensor, int64_t head_dim)
+struct fill_column fill_first_column(const struct fill_spec *spec, enum fill_tensor tensor, int64_t head_dim)
 {
+    const enum fill_dist dist = spec->dist;
+    if (spec->logit_mean != 0 && (tensor == FILL_Q || tensor == FILL_K)) {
+        const double of_q = exp2(round(log2(fabs(spec->logit_mean / spec->scale)) / 2));
+        return (struct fill_column){FILL_FIRST_CONSTANT,
+                                    tensor == FILL_Q ? of_q : spec->logit_mean / spec->scale / of_q};
+    }
     const bool is_ramp = (dist == FILL_RISING || dist == FILL_FALLING) && (tensor == FILL_Q || tensor == FILL_K);
     if (!is_ramp)
         return (struct fill_column){FILL_FIRST_DRAWN, 0};

@@ -65,8 +65,9 @@ FILL_FUNCTION float fill_column_value(struct fill_column column, int64_t row, in
 struct fill_spec {
     enum fill_dist dist;
     uint64_t seed;
-    double logit_std; /* standard deviation of the logits; 0 = as drawn */
-    double scale;     /* of the softmax */
+    double logit_std;  /* standard deviation of the logits; 0 = as drawn */
+    double logit_mean; /* what is added to all logits; 0 = nothing */
+    double scale;      /* of the softmax */
 };
 
 /* Can the logits of this distribution be given a standard deviation? They are sums over columns of products of numbers
@@ -80,8 +81,9 @@ float fill_logit_gain(const struct fill_spec *, int64_t head_dim);
 /* No |logit| of Q and K as drawn is above this. INFINITY for peak, rising and falling, which write into Q and K. */
 double fill_largest_logit(const struct fill_spec *, int64_t head_dim);
 
-/* The first column of one tensor of a distribution. */
-struct fill_column fill_first_column(enum fill_dist, enum fill_tensor, int64_t head_dim);
+/* The first column of one tensor: a ramp, or with a logit_mean two numbers whose product times the scale is that, Q's a
+ * power of two. */
+struct fill_column fill_first_column(const struct fill_spec *, enum fill_tensor, int64_t head_dim);
 
 /* Writes it over what was drawn; nothing for FILL_FIRST_DRAWN. */
 void fill_first_column_host(struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads, int64_t len,

@@ -197,12 +197,14 @@ static struct row_vectors vectors_of(const struct attn_tensor *tensor, size_t el
     return vectors;
 }
 
-/* The 16 bytes that vector number `vector` of a row is XORed with to change its signs. */
-template <typename Bits> __device__ __forceinline__ uint4 sign_mask(const struct column_signs &signs, int64_t vector)
+/* The 16 bytes that vector number `vector` of a row is XORed with to change its signs; number: of all vectors. */
+template <typename Bits>
+__device__ __forceinline__ uint4 sign_mask(const struct column_signs &signs, int64_t vector, int64_t number)
 {
     const int columns = 16 / (int)sizeof(Bits);
     const int64_t column = vector * columns;
-    const uint32_t bits = signs.negated[column / 32 % (SIGNS_COLUMNS / 32)] >> (column % 32);
+    const uint32_t bits = signs.negated[column / 32 % (SIGNS_COLUMNS / 32)] >> (column % 32) ^
+                          elements_negated(&signs, number * columns, column);
     const int per_word = 4 / (int)sizeof(Bits);
     uint32_t words[4];
     for (int w = 0; w < 4; w++) {
@@ -211,6 +213,12 @@ template <typename Bits> __device__ __forceinline__ uint4 sign_mask(const struct
             words[w] |= (bits >> (per_word * w + i) & 1) << (8 * (int)sizeof(Bits) * (i + 1) - 1);
     }
     return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/* Does element number `number` of the tensor, in this column, change its sign? */
+__device__ __forceinline__ bool is_negated(const struct column_signs &signs, int64_t column, int64_t number)
+{
+    return column_is_negated(&signs, column) != ((elements_negated(&signs, number, column) & 1) != 0);
 }
 
 template <typename Bits>
@@ -223,11 +231,11 @@ __global__ void flip_kernel(struct attn_tensor tensor, struct extent extent, str
         Bits *const at = static_cast<Bits *>(tensor.data) + row_offset(tensor, extent.heads, extent.len, row) +
                          in_row * vectors.columns;
         if (vectors.columns == 1) {
-            *at ^= column_is_negated(&signs, in_row) ? (Bits)sign_bit(sizeof(Bits)) : (Bits)0;
+            *at ^= is_negated(signs, in_row, i) ? (Bits)sign_bit(sizeof(Bits)) : (Bits)0;
             continue;
         }
         uint4 *const vector = reinterpret_cast<uint4 *>(at);
-        const uint4 mask = sign_mask<Bits>(signs, in_row);
+        const uint4 mask = sign_mask<Bits>(signs, in_row, i);
         uint4 value = *vector;
         value.x ^= mask.x;
         value.y ^= mask.y;
@@ -317,12 +325,12 @@ __global__ void digest_kernel(struct attn_tensor tensor, struct extent extent, s
         const Bits *const at = static_cast<const Bits *>(tensor.data) +
                                row_offset(tensor, extent.heads, extent.len, row) + in_row * vectors.columns;
         if (vectors.columns == 1) {
-            const Bits negate = column_is_negated(&signs, in_row) ? (Bits)sign_bit(sizeof(Bits)) : (Bits)0;
+            const Bits negate = is_negated(signs, in_row, i) ? (Bits)sign_bit(sizeof(Bits)) : (Bits)0;
             poisoned += *at == (Bits) ~(Bits)0;
             hash += mixed((uint64_t)i, canonical<Bits>(*at, negate), 0);
             continue;
         }
-        const uint4 value = *reinterpret_cast<const uint4 *>(at), mask = sign_mask<Bits>(signs, in_row);
+        const uint4 value = *reinterpret_cast<const uint4 *>(at), mask = sign_mask<Bits>(signs, in_row, i);
         poisoned += all_set<Bits>(value.x) + all_set<Bits>(value.y) + all_set<Bits>(value.z) + all_set<Bits>(value.w);
         const uint64_t low = (uint64_t)canonical<Bits>(value.y, mask.y) << 32 | canonical<Bits>(value.x, mask.x);
         const uint64_t high = (uint64_t)canonical<Bits>(value.w, mask.w) << 32 | canonical<Bits>(value.z, mask.z);

@@ -35,7 +35,7 @@ int harness_pattern(void *buffer, size_t bytes, uint32_t pattern, void *stream);
 int harness_count_mismatch(const void *buffer, size_t bytes, uint32_t pattern, unsigned long long *mismatches,
                            void *stream);
 
-/* Changes the sign of every element in the columns that are set in `signs`. element_bytes is 2 or 4. */
+/* Changes the sign of every element that `signs` names. element_bytes is 1, 2 or 4. */
 int harness_flip(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
                  int64_t head_dim, const struct column_signs *signs, void *stream);
 

@@ -32,4 +32,6 @@ for name in dout dv dq; do
 done
 finds seventh_dq element --mode bwd --causal=no --repeats 8 --only n-65
 passes seventh_dq --mode bwd --causal=no --repeats 3 --only n-65
+finds low_max nonfinite --mode fwd --causal=no --only mean--20000
+passes low_max --mode fwd --causal=no --only mean--500
 finish

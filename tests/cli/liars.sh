@@ -150,6 +150,7 @@ catch_again() { # catch_again MODE NAME...
 work_lies() { # work_lies KIND MODE...
     local mode name names seen
     mapfile -t names < <(of_kind "$1")
+    [[ $1 == work || $1 == gpu ]] || names+=(honest)
     for mode in "${@:2}"; do
         run_lies "$mode" "$(joined "${names[@]}")"
         expect_code 1
@@ -169,6 +170,14 @@ work_lies() { # work_lies KIND MODE...
             settle "$name" "$name, $mode" "$seen" "${verdict[$name]}"
         done
     done
+}
+
+# Those that need the time in which caches are flushed.
+flush_lies() {
+    local warm=("${common[@]}")
+    common=("${common[@]/#hot/cold}")
+    work_lies flush fwd bwd
+    common=("${warm[@]}")
 }
 
 # ---- the others: each beside the honest one ----
@@ -377,6 +386,8 @@ if [ "$action" = cuda ]; then
     exit
 fi
 work_lies work fwd bwd
+flush_lies
+work_lies back bwd
 for name in $(of_kind alone); do beside "$name"; done
 sustained_lies
 later_lies

@@ -32,7 +32,7 @@ static void test_fill(void)
         for (int i = 0; i < 14; i++) { /* Q and K of each */
             const enum fill_tensor id = i % 2 ? FILL_K : FILL_Q;
             const enum fill_dist dist = dists[i / 2];
-            const struct fill_column column = fill_first_column(dist, id, 29);
+            const struct fill_column column = fill_first_column(&(struct fill_spec){.dist = dist}, id, 29);
             float gain;
             fill_table(dist, id, table, &gain);
             need_cuda(cudaMemcpy(device_table, table, FILL_TABLE_SIZE * sizeof *table, cudaMemcpyHostToDevice),

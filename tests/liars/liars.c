@@ -492,7 +492,7 @@ static size_t no_workspace(const struct attn_request *request)
     {                                                                                                                  \
         struct state *state = run->plan;                                                                               \
         state->name = "liar_" #row_name;                                                                               \
-        const struct call c = {request, tensors, run, why, state, state->calls++, __builtin_return_address(0)};        \
+        const struct call c = {request, tensors, run, why, state, state->calls++, __builtin_return_address(0), NULL};  \
         return act(&c);                                                                                                \
     }
 LIES(THUNK)

@@ -27,6 +27,8 @@ struct state {
     bool has_thread;
     bool tells_served;
     struct call *late;
+    bool ends;      /* its thread is to end */
+    uint64_t ready; /* the hash of the inputs whose results a thread has stored */
 };
 
 /* The arguments of a launch; `n` is its number since prepare. */
@@ -38,6 +40,7 @@ struct call {
     struct state *state;
     unsigned n;
     const void *caller;
+    const float *kept_p; /* P of a backward that does not compute it, [rows][kv_len] */
 };
 
 /* The results that a launch stores: of these batches, heads and rows (of O, LSE and dQ; dK and dV whole). */
@@ -106,7 +109,8 @@ static inline void backward_row(const struct call *c, int64_t b, int64_t h, int6
         memset(dq, 0, sizeof(float) * (size_t)d);
     for (int64_t j = first; j <= last; j++) {
         const float *k = row_of(&c->t->k, b, kv, j);
-        const float probability = expf(p->scale * dot(q, k, d) - lse);
+        const int64_t at = ((b * p->q_heads + h) * p->q_len + i) * p->kv_len + j;
+        const float probability = c->kept_p ? c->kept_p[at] : expf(p->scale * dot(q, k, d) - lse);
         const float ds = p->scale * probability * (dot(dout, row_of(&c->t->v, b, kv, j), d) - delta);
         add_scaled(row_of(&c->t->dv, b, kv, j), probability, dout, d);
         add_scaled(row_of(&c->t->dk, b, kv, j), ds, q, d);
@@ -151,6 +155,13 @@ static inline enum attn_status work(const struct call *c)
 {
     const struct part all = whole(c);
     return compute(c, &all);
+}
+
+static inline enum attn_status compute_with(const struct call *c, const float *kept_p)
+{
+    struct call with = *c;
+    with.kept_p = kept_p;
+    return work(&with);
 }
 
 /* ---- tensors as runs of floats: without gaps in every problem that liars.sh asks for ---- */
@@ -253,7 +264,8 @@ static inline enum attn_status serve_if_known(const struct call *c, uint32_t mas
     return ATTN_OK;
 }
 
-/* Lies about the work (work_liars.c): X(name, what a launch does, fields that differ from those of every row). */
+/* Lies about the work (work_liars.c, time_liars.c): X(name, what a launch does, fields that differ from those of every
+ * row). */
 #define WORK_LIES(X)                                                                                                   \
     X(nothing, lie_nothing, )                                                                                          \
     X(zeros, lie_zeros, )                                                                                              \
@@ -279,10 +291,21 @@ static inline enum attn_status serve_if_known(const struct call *c, uint32_t mas
     X(guess_mean, lie_guess_mean, )                                                                                    \
     X(from_prepare, lie_from_prepare, .prepare = prepare_result)                                                       \
     X(neighbour, lie_neighbour, )                                                                                      \
-    X(later, lie_later, )
+    X(later, lie_later, )                                                                                              \
+    X(hash_last_rows, lie_hash_last_rows, )                                                                            \
+    X(hash_then_work, lie_hash_then_work, )                                                                            \
+    X(while_flushing, lie_while_flushing, )                                                                            \
+    X(when_read, lie_when_read, )                                                                                      \
+    X(burn, lie_burn, )                                                                                                \
+    X(keep_p, lie_keep_p, )                                                                                            \
+    X(clock, lie_clock, )                                                                                              \
+    X(frame, lie_frame, )
 
 #define DECLARE_LIE(name, act, ...) enum attn_status act(const struct call *);
 WORK_LIES(DECLARE_LIE)
+
+/* The worker's own note of what it is doing, in memory that it shares with its parent; NULL when it is not found. */
+struct progress *lie_find_progress(void);
 
 /* Waits for what lie_later has left at work. */
 void lie_join_late(struct state *);

@@ -67,7 +67,12 @@ static void assert_cache(const struct plan_item *item, const struct tensor_set *
 static void caches_hold_the_values_and_nan(void **state)
 {
     static const int64_t pages[] = {0, 8, 64};
-    const struct input_signs flipped = {{{0x5u}}, {{0xffu}}}, none = {{{0}}, {{0}}};
+    const struct input_signs none = {.elements = {0}};
+    const struct input_signs columns = {.qk = {.negated = {0x5u}}, .v = {.negated = {0xffu}}};
+    struct input_signs elements = columns; /* whose places in pages are others */
+    elements.elements[TENSOR_Q] = 11;
+    elements.elements[TENSOR_K] = 7;
+    elements.elements[TENSOR_V] = UINT64_MAX;
     struct attn_message why = {""};
     struct backend be;
     (void)state;
@@ -85,8 +90,11 @@ static void caches_hold_the_values_and_nan(void **state)
         assert_int_equal(inputs_make(&be, &plain, NULL, &all, &why), ATTN_OK);
         assert_cache(&item, &set, &plain, &all);
         assert_int_equal(inputs_hash(&be, &item, &set, &before, &why), ATTN_OK);
-        assert_int_equal(inputs_change_signs(&be, &item, &set, &flipped, &why), ATTN_OK);
-        assert_int_equal(inputs_change_signs(&be, &plain, &all, &flipped, &why), ATTN_OK);
+        assert_int_equal(inputs_change_signs(&be, &item, &set, &elements, &why), ATTN_OK);
+        assert_int_equal(inputs_hash(&be, &item, &set, &after, &why), ATTN_OK);
+        assert_true(before == after);
+        assert_int_equal(inputs_change_signs(&be, &item, &set, &columns, &why), ATTN_OK);
+        assert_int_equal(inputs_change_signs(&be, &plain, &all, &columns, &why), ATTN_OK);
         assert_cache(&item, &set, &plain, &all);
         assert_int_equal(inputs_hash(&be, &item, &set, &after, &why), ATTN_OK);
         assert_true(before == after);

@@ -51,7 +51,8 @@ static void make_tensor(struct made *m, enum quantised which, enum fill_dist dis
     job.scales = keep(m, (size_t)quantise_scales(&m->p, which) * sizeof(float));
     fill_table(dist, ids[which], table, &gain);
     fill_tensor_host(job.from, ATTN_BF16, 1, 1, len, HEAD_DIM, 1, ids[which], table, gain);
-    fill_first_column_host(job.from, ATTN_BF16, 1, 1, len, fill_first_column(dist, ids[which], HEAD_DIM));
+    fill_first_column_host(job.from, ATTN_BF16, 1, 1, len,
+                           fill_first_column(&(struct fill_spec){.dist = dist}, ids[which], HEAD_DIM));
     quantise(&job, 1);
     *(which == QUANTISED_Q ? &m->t.q : which == QUANTISED_K ? &m->t.k : &m->t.v) = job.to;
     *(which == QUANTISED_Q ? &m->t.scale_q : which == QUANTISED_K ? &m->t.scale_k : &m->t.scale_v) = job.scales;

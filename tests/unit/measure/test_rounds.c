@@ -67,10 +67,11 @@ static bool enter(void *context, int member)
     return sample_count != stop_at;
 }
 
-static enum attn_status before_sample(void *context, int member, struct attn_message *why)
+static enum attn_status before_sample(void *context, int member, bool is_timed, struct attn_message *why)
 {
     (void)context;
     (void)why;
+    (void)is_timed;
     assert_in_range(member, 0, MEMBERS - 1);
     return ATTN_OK;
 }

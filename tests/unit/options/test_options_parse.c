@@ -372,6 +372,15 @@ static bool file_has_option(const char *path, const char *name)
 }
 
 /* Every option appears on a command line in this folder's tests: a new one cannot come without. */
+static void logit_means(void **state)
+{
+    (void)state;
+    taken("--logit-mean=-500,20000");
+    assert_true(options.logit_means.count == 2 && options.logit_means.values[0] == -500);
+    refused_with("--logit-mean 20001", "--logit-mean 20001: must be");
+    refused_with("--logit-mean 5 --dist peak", "--logit-mean 5: cannot be used with --dist peak");
+}
+
 static void every_option_is_tested(void **state)
 {
     (void)state;
@@ -607,6 +616,7 @@ int main(void)
         cmocka_unit_test(lists),
         cmocka_unit_test(lists_of_numbers),
         cmocka_unit_test(texts),
+        cmocka_unit_test(logit_means),
         cmocka_unit_test(every_option_is_tested),
         cmocka_unit_test(missing_values),
         cmocka_unit_test(causal_never_eats_a_word),

@@ -228,6 +228,7 @@ static void each_row_changes_something(void **state)
     struct options o = parse("fabench verify --random 1");
     struct attn_problem dense = {
         .head_dim = 64, .q_len = 65, .kv_len = 65, .q_heads = 2, .kv_heads = 2, .window_left = -1, .window_right = -1};
+    dense.scale = 0.125f;
     struct attn_problem narrow = dense;
     narrow.lengths = ATTN_CACHE;
     narrow.dtype = ATTN_E4M3;

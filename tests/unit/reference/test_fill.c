@@ -378,7 +378,8 @@ static void ramps_are_in_the_first_columns(void **state)
                              table, gain);
             fill_table(dist, (enum fill_tensor)t, table, &gain);
             fill_tensor_host(x, ATTN_FP32, 1, 1, LEN, D, 9, (enum fill_tensor)t, table, gain);
-            fill_first_column_host(x, ATTN_FP32, 1, 1, LEN, fill_first_column(dist, (enum fill_tensor)t, D));
+            fill_first_column_host(x, ATTN_FP32, 1, 1, LEN,
+                                   fill_first_column(&(struct fill_spec){.dist = dist}, (enum fill_tensor)t, D));
             for (int row = 0; row < LEN; row++) {
                 if (t == FILL_Q)
                     want[row * D] = 8;
@@ -387,7 +388,7 @@ static void ramps_are_in_the_first_columns(void **state)
             }
             assert_memory_equal(want, got, sizeof want);
         }
-    const struct fill_column one_key = fill_first_column(FILL_RISING, FILL_K, D);
+    const struct fill_column one_key = fill_first_column(&(struct fill_spec){.dist = FILL_RISING}, FILL_K, D);
     assert_true(fill_column_value(one_key, 0, 1) == 0.0f);
 }
 

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# What the judge must show on a GPU: its tests, its liars, right kernels on inputs that are hard for its floors, and what
+# its defences cost. Checks first, times after; every command has a time limit. Exit 0 where all checks passed.
+#
+#   scripts/gpu_judge.sh [PROGRAM [OLDER PROGRAM]]   default build/release/fabench; an older one to compare times with
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+new=${1:-build/release/fabench} old=${2:-}
+folder=$(dirname "$new") worst=0
+out=${FABENCH_OUT_ROOT:-results/local}/gpu-judge
+mkdir -p "$out"
+
+# check NAME LIMIT_S COMMAND...: its output goes to NAME.log.
+check() {
+    local name=$1 limit=$2 code=0 began=$SECONDS
+    shift 2
+    timeout --signal=INT "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null || code=$?
+    printf '%-24s exit %-3d %4d s  %s\n' "$name" "$code" $((SECONDS - began)) "$(tail -n 1 "$out/$name.log" | cut -c1-110)"
+    [ "$code" -eq 0 ] || worst=1
+}
+
+check tests 300 ctest --test-dir "$folder" -R 'gpu_test_(harness|reference)|gpu_liars' --output-on-failure
+check selftest 120 "$new" selftest --device cuda:0 --seqlen 1k
+check verify 600 "$new" verify --device cuda:0
+for mean in -500 -2000 -20000 20000; do
+    check "mean$mean" 120 "$new" --device cuda:0 --seqlen 1k,4k --dtype fp32,fp16,bf16 --mode fwd,bwd \
+        --logit-mean=$mean --impl fused,cudnn,naive --samples 3 --min-time-ms 1 --max-noise 100% --out none
+done
+for seed in 1 2 3 4; do
+    check "random-$seed" 600 "$new" verify --device cuda:0 --random 3000 --seed $seed
+done
+for try in 1 2 3; do # the same machine in turn
+    [ -z "$old" ] || check "paper-old-$try" 600 "$old" --device cuda:0 --preset paper --dtype bf16 --impl naive,fused,cudnn \
+        --jsonl "$out/old-$try.jsonl" --out none
+    check "paper-new-$try" 600 "$new" --device cuda:0 --preset paper --dtype bf16 --impl naive,fused,cudnn \
+        --jsonl "$out/new-$try.jsonl" --out none
+done
+echo "logs and records: $out"
+exit $worst
