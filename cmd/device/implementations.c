@@ -321,6 +321,23 @@ int impls_add_peer(const struct impls *impls, const char *peer, const struct att
     return status;
 }
 
+const char *impls_peer(const struct impl_slot *slots, int count, const char *asked)
+{
+    const char *ours = NULL;
+    bool has_loaded = false;
+    if (asked)
+        return asked;
+    for (int i = 0; i < count; i++) {
+        if (slots[i].role == ATTN_ROLE_PEER)
+            return NULL;
+        if (slots[i].is_loaded)
+            has_loaded = true;
+        else if (slots[i].role != ATTN_ROLE_NAIVE && slots[i].role != ATTN_ROLE_NOTHING && !slots[i].is_stored && !ours)
+            ours = slots[i].name;
+    }
+    return has_loaded ? ours : NULL;
+}
+
 const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_request *request,
                                      struct attn_message *why)
 {

@@ -42,6 +42,10 @@ int impls_select(const struct impls *, const struct name_list *names, const stru
 int impls_add_peer(const struct impls *, const char *peer, const struct attn_device *, struct impl_slot *slots,
                    int *count);
 
+/* Whom the ratios over the peer mean, by its slot's name: the one asked for (--peer), else one of this program's own
+ * that runs beside a loaded one, where no peer such as cuDNN runs. NULL = the first peer, if there is one. */
+const char *impls_peer(const struct impl_slot *slots, int count, const char *asked);
+
 /* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
  * request's variant, deterministic flag or device where the slot gives one; the device is a part of the slot. NULL with
  * the reason when it (or every fused kernel) refuses. */

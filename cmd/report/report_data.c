@@ -80,13 +80,54 @@ static void collect_points(struct report *r)
         r->points[i].set_index = report_set_index(r->points[i].row);
 }
 
+static int compare_places(const void *left, const void *right)
+{
+    const struct record_row *a = *(const struct record_row *const *)left, *b = *(const struct record_row *const *)right;
+    const int order = compare_problems(a, b);
+    return order ? order : (a > b) - (a < b); /* rows of one array: in the order of the file */
+}
+
+/* Sorts the rows of each file, so that those of a problem are found by binary search. */
+static void sort_rows(struct report *r)
+{
+    const struct report_input *in = r->input;
+    r->rows = xcalloc((unsigned long)in->file_count + 1, sizeof *r->rows);
+    for (int f = 0; f < in->file_count; f++) {
+        const int count = in->files[f].count;
+        r->rows[f] = xcalloc((unsigned long)count + 1, sizeof *r->rows[f]);
+        for (int i = 0; i < count; i++)
+            r->rows[f][i] = &in->files[f].rows[i];
+        if (count > 1)
+            qsort(r->rows[f], (size_t)count, sizeof *r->rows[f], compare_places);
+    }
+}
+
+/* The first row of a problem among the sorted ones of a file; *end: behind the last. */
+static int rows_of(const struct report *r, int file, const struct record_row *problem, int *end)
+{
+    const int count = r->input->files[file].count;
+    int low = 0, high = count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (compare_problems(r->rows[file][middle], problem) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (*end = low; *end < count && compare_problems(r->rows[file][*end], problem) == 0;)
+        ++*end;
+    return low;
+}
+
 /* The row of an implementation at a point, the last one in the file; NULL = none. */
-static const struct record_row *find_row(const struct record_file *file, const struct record_row *problem,
+static const struct record_row *find_row(const struct report *r, int file, const struct record_row *problem,
                                          const char *impl)
 {
-    for (int i = file->count - 1; i >= 0; i--)
-        if (is(file->rows[i].impl, impl) && compare_problems(&file->rows[i], problem) == 0)
-            return &file->rows[i];
+    int end;
+    const int first = rows_of(r, file, problem, &end);
+    for (int i = end - 1; i >= first; i--)
+        if (is(r->rows[file][i]->impl, impl))
+            return r->rows[file][i];
     return NULL;
 }
 
@@ -160,14 +201,14 @@ static void fill_figure(const struct record_row *const *rows, int count, struct 
 
 /* The figure of one implementation over the given files; false where it has no valid row, or failed a check in a file.
  * */
-static bool make_candidate(const struct report_input *in, const int *files, int file_count,
-                           const struct record_row *problem, const char *impl, struct report_figure *figure)
+static bool make_candidate(const struct report *r, const int *files, int file_count, const struct record_row *problem,
+                           const char *impl, struct report_figure *figure)
 {
     const struct record_row **rows = xcalloc((unsigned long)file_count + 1, sizeof *rows);
     int count = 0;
     bool has_failed = false;
     for (int i = 0; i < file_count; i++) {
-        const struct record_row *row = find_row(&in->files[files[i]], problem, impl);
+        const struct record_row *row = find_row(r, files[i], problem, impl);
         has_failed |= row && row->check == CHECKED_FAIL;
         if (row && report_row_is_valid(row))
             rows[count++] = row;
@@ -201,25 +242,25 @@ static bool is_above(const struct report_figure *a, const struct report_figure *
 }
 
 /* The best of all implementations at a point, over the given files of one label. */
-static void make_figure(const struct report_input *in, const int *files, int file_count,
-                        const struct record_row *problem, struct report_figure *figure)
+static void make_figure(const struct report *r, const int *files, int file_count, const struct record_row *problem,
+                        struct report_figure *figure)
 {
     const char *impls[IMPLS_MAX];
     int impl_count = 0, best = -1;
     memset(figure, 0, sizeof *figure);
     figure->naive_workspace_mb = NAN;
     for (int f = 0; f < file_count; f++) {
-        const struct record_file *file = &in->files[files[f]];
-        for (int i = 0; i < file->count; i++) {
-            const struct record_row *row = &file->rows[i];
+        int end;
+        for (int i = rows_of(r, files[f], problem, &end); i < end; i++) {
+            const struct record_row *row = r->rows[files[f]][i];
             bool is_known = false;
-            if (!is_attention(row) || compare_problems(row, problem) != 0)
+            if (!is_attention(row))
                 continue;
             for (int k = 0; k < impl_count; k++)
                 is_known |= is(impls[k], row->impl);
             if (!is_known && impl_count < IMPLS_MAX)
                 impls[impl_count++] = row->impl;
-            if (find_row(file, problem, row->impl) != row)
+            if (find_row(r, files[f], problem, row->impl) != row)
                 continue;
             figure->failed += row->check == CHECKED_FAIL;
             if (role_of_name(row->impl) == ATTN_ROLE_NAIVE)
@@ -228,7 +269,7 @@ static void make_figure(const struct report_input *in, const int *files, int fil
     }
     struct report_figure *candidates = xcalloc((unsigned long)impl_count + 1, sizeof *candidates);
     for (int i = 0; i < impl_count; i++)
-        if (make_candidate(in, files, file_count, problem, impls[i], &candidates[i]) &&
+        if (make_candidate(r, files, file_count, problem, impls[i], &candidates[i]) &&
             (best < 0 || candidates[i].best.tflops > candidates[best].best.tflops))
             best = i;
     if (best >= 0) {
@@ -341,7 +382,7 @@ static void spread_files(const struct report *r, int label, struct report_summar
             const int index = r->points[p].set_index;
             if (index < 0)
                 continue;
-            make_figure(r->input, &l->files[f], 1, r->points[p].row, &own[index]);
+            make_figure(r, &l->files[f], 1, r->points[p].row, &own[index]);
             if (own[index].is_there)
                 figures[index] = &own[index];
         }
@@ -366,7 +407,7 @@ static void count_rows(const struct report *r, int label, struct report_counts *
             const struct record_row *row = &file->rows[i];
             if (!is_attention(row))
                 continue;
-            if (find_row(file, row, row->impl) != row) {
+            if (find_row(r, l->files[f], row, row->impl) != row) {
                 c->repeated++;
                 continue;
             }
@@ -430,12 +471,13 @@ void report_make(struct report *r, const struct report_input *input)
     const int labels = input->label_count;
     memset(r, 0, sizeof *r);
     r->input = input;
+    sort_rows(r);
     collect_points(r);
     r->figures = xcalloc((unsigned long)r->point_count * (unsigned long)labels + 1, sizeof *r->figures);
     r->summaries = xcalloc((unsigned long)labels + 1, sizeof *r->summaries);
     for (int p = 0; p < r->point_count; p++) {
         for (int l = 0; l < labels; l++)
-            make_figure(input, input->labels[l].files, input->labels[l].file_count, r->points[p].row,
+            make_figure(r, input->labels[l].files, input->labels[l].file_count, r->points[p].row,
                         &r->figures[(size_t)p * (size_t)labels + (size_t)l]);
         rank_point(r, p);
     }
@@ -446,6 +488,9 @@ void report_make(struct report *r, const struct report_input *input)
 
 void report_free(struct report *r)
 {
+    for (int f = 0; r->rows && f < r->input->file_count; f++)
+        free(r->rows[f]);
+    free(r->rows);
     free(r->points);
     free(r->figures);
     free(r->summaries);

@@ -416,7 +416,9 @@ static void send_timed_rows(struct problem_run *run, struct timing *t)
     t->baselines.gemm_ms = is_ceiling && !is_read ? last->samples_ms : NULL;
     t->baselines.read_ms = is_ceiling && is_read ? last->samples_ms : NULL;
     t->baselines.naive_ms = samples_of(run, t->members, ATTN_ROLE_NAIVE, NULL, NULL);
-    t->baselines.peer_ms = samples_of(run, t->members, ATTN_ROLE_PEER, run->setting->options->peer, &t->baselines.peer);
+    const struct case_setting *const s = run->setting;
+    const char *const peer = impls_peer(s->slots, s->slot_count, s->options->peer);
+    t->baselines.peer_ms = samples_of(run, t->members, ATTN_ROLE_PEER, peer, &t->baselines.peer);
     for (int i = 0, m = 0; i < run->count; i++) {
         struct contender *c = &run->contenders[i];
         if (!c->runs)

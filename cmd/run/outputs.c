@@ -123,6 +123,15 @@ static const char *peer_of(const json_t *header)
     return NULL;
 }
 
+static bool has_naive(const json_t *header)
+{
+    const json_t *members = header_value(header, "policy.round_members");
+    for (size_t i = 0; i < json_array_size(members); i++)
+        if (role_of_name(json_string_value(json_array_get(members, i))) == ATTN_ROLE_NAIVE)
+            return true;
+    return false;
+}
+
 /* The device's name for nvidia-smi when its clocks are not locked, else NULL. */
 static const char *free_clocks_of(const json_t *header)
 {
@@ -177,6 +186,7 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
         if (o->random_count)
             table_failures_alone(s->table);
         table_noise(s->table, json_is_number(asked) ? json_number_value(asked) : NAN);
+        table_has_naive(s->table, has_naive(header));
         table_header_line(s->table, line);
         const json_t *tokens = header_value(header, "policy.total_tokens");
         if (tokens) {

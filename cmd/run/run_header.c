@@ -151,7 +151,7 @@ static json_t *policy_object(const struct header_input *in)
     put_text(policy, "method", RECORD_METHOD);
     put_text(policy, "preset", in->plan->preset);
     put_clean_text(policy, "options", in->options->deciding);
-    put_text(policy, "peer", in->options->peer);
+    put_text(policy, "peer", impls_peer(in->slots, in->slot_count, in->options->peer));
     put_text(policy, "l2", problem_l2_name(in->options->l2));
     put_text(policy, "check", problem_scope_name(in->options->check));
     put_text(policy, "clocks", in->clocks);

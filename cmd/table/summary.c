@@ -89,7 +89,7 @@ static void add_ratios(struct summary *s, const struct record_row *row)
     struct summary_impl *impl = NULL;
     const enum attn_role role = role_of_name(row->impl);
     if (role == ATTN_ROLE_NAIVE || role == ATTN_ROLE_NOTHING || strcmp(row->impl, s->peer) == 0 ||
-        row->check == CHECKED_FAIL)
+        (row->peer[0] && strcmp(row->impl, row->peer) == 0) || row->check == CHECKED_FAIL)
         return;
     for (int i = 0; i < s->impl_count; i++)
         if (strcmp(s->impls[i].name, row->impl) == 0)

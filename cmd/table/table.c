@@ -44,6 +44,7 @@ struct table {
     char problem[160];     /* the problem of the last row */
     bool is_new_problem;   /* this row is the first of its problem: n and b are printed */
     bool clock_is_printed; /* of this problem; its rows share it */
+    bool lacks_naive;      /* naive does not run */
     bool is_decode;        /* the rows of this group have GB/s in place of TFLOPS */
     struct summary summary;
 };
@@ -292,6 +293,7 @@ void table_max_failures(struct table *t, int64_t most)
 }
 
 void table_noise(struct table *t, double asked_pct) { t->summary.asked_pct = asked_pct; }
+void table_has_naive(struct table *t, bool has_naive) { t->lacks_naive = !has_naive; }
 void table_verbose(struct table *t) { t->is_verbose = true; }
 void table_quiet(struct table *t) { t->is_quiet = true; }
 
@@ -343,6 +345,8 @@ static bool is_empty_here(const struct table *t, const struct spec *spec, const 
     const bool is_cpu = is(row->arch, "cpu");
     if (spec->print == print_peer)
         return !t->peer;
+    if (spec->print == print_naive)
+        return t->lacks_naive;
     if (spec->print == print_ceiling)
         return is_cpu && !t->is_decode && isnan(row->pct_of_gemm);
     if (spec->print == print_clock)

@@ -24,6 +24,8 @@ void table_max_failures(struct table *, int64_t);
 /* The half-width of the 95 % interval that was asked for, in per cent (--max-noise): rows whose interval is wider are
  * marked with `!` and counted in the last line. NaN = not known, nothing is marked. */
 void table_noise(struct table *, double asked_pct);
+/* Whether naive runs; where it does not, there is no column of ratios over it. */
+void table_has_naive(struct table *, bool);
 /* --verbose: below each row the number of samples and why sampling ended. */
 void table_verbose(struct table *);
 /* Rows that pass or did not run are not printed, with --verbose they are; the summary has the reasons of the latter. */

@@ -72,6 +72,16 @@ run_small --out out_dir --overwrite --plot none
 expect_code 0
 expect_stderr 'out_dir/run.csv is a link: .*/precious.csv is overwritten'
 
+# ---- a loaded implementation beside one of the program's own: that one is the peer ----
+paced=$(find "$(dirname "$fabench")" -name libpaced_0.so | head -1)
+run_small --impl-lib "$paced" --impl paced_cpu,fused --jsonl peer.jsonl
+expect_code 0
+expect_stdout '  x fused '
+expect "no empty column" sh -c "! grep -q 'x naive' out"
+expect_stdout '^paced_cpu: geomean [0-9.]+ x fused over 1 row'
+expect "not over itself" sh -c "! grep -q '^fused_cpu: geomean' out"
+expect "the peer in the record" test "$(rows peer.jsonl paced_cpu | row_value peer)" = fused_cpu
+
 # ---- a gnuplot that never ends ----
 mkdir bin
 printf '#!/bin/sh\nsleep 1000 &\nexec sleep 1000\n' >bin/gnuplot
