@@ -1,9 +1,19 @@
 #!/usr/bin/env bash
-# What the judge must show on a GPU: its tests, its liars, right kernels on inputs that are hard for its floors, and what
-# its defences cost. Checks first, times after; every command has a time limit. Exit 0 where all checks passed.
+# What the judge must show on a GPU: its tests, its liars, right kernels on inputs that are hard for its floors, and
+# what its defences cost. Checks first, times after; every command has a time limit. Exit 0 where all checks passed.
 #
 #   scripts/gpu_judge.sh [PROGRAM [OLDER PROGRAM]]   default build/release/fabench; an older one to compare times with
 set -uo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+-*)
+    echo "gpu_judge: $1: no such option; it takes a program and an older one" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")/.." || exit 2
 new=${1:-build/release/fabench} old=${2:-}
 folder=$(dirname "$new") worst=0
@@ -15,7 +25,8 @@ check() {
     local name=$1 limit=$2 code=0 began=$SECONDS
     shift 2
     timeout --signal=INT "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null || code=$?
-    printf '%-24s exit %-3d %4d s  %s\n' "$name" "$code" $((SECONDS - began)) "$(tail -n 1 "$out/$name.log" | cut -c1-110)"
+    printf '%-24s exit %-3d %4d s  %s\n' "$name" "$code" $((SECONDS - began)) \
+        "$(tail -n 1 "$out/$name.log" | cut -c1-110)"
     [ "$code" -eq 0 ] || worst=1
 }
 
@@ -30,8 +41,8 @@ for seed in 1 2 3 4; do
     check "random-$seed" 600 "$new" verify --device cuda:0 --random 3000 --seed $seed
 done
 for try in 1 2 3; do # the same machine in turn
-    [ -z "$old" ] || check "paper-old-$try" 600 "$old" --device cuda:0 --preset paper --dtype bf16 --impl naive,fused,cudnn \
-        --jsonl "$out/old-$try.jsonl" --out none
+    [ -z "$old" ] || check "paper-old-$try" 600 "$old" --device cuda:0 --preset paper --dtype bf16 \
+        --impl naive,fused,cudnn --jsonl "$out/old-$try.jsonl" --out none
     check "paper-new-$try" 600 "$new" --device cuda:0 --preset paper --dtype bf16 --impl naive,fused,cudnn \
         --jsonl "$out/new-$try.jsonl" --out none
 done

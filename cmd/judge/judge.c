@@ -129,8 +129,10 @@ void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, e
         b->atol_absolute = fmax(b->atol_absolute, error);
         return;
     }
-    /* One element: six standard deviations, or the most. It is a sum of P, or dS, times rows, so that its error is bounded
-     * by the same product over absolute values. dQ and dK have it as a floor of their norm, too: where logits have a part
+    /* One element: six standard deviations, or the most. It is a sum of P, or dS, times rows, so that its error is
+     * bounded
+     * by the same product over absolute values. dQ and dK have it as a floor of their norm, too: where logits have a
+     * part
      * in common, a column of K is large and dQ a difference there, in which the errors do not cancel. */
     const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK;
     const double element = (doubled ? 2 : 1) * (is_cut ? error : 3 * error);

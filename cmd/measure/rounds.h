@@ -6,7 +6,8 @@
  * The steps of a sample: before_sample (which changes the inputs and fills the outputs with a pattern, cmd/run/work.h),
  * close the stream gate, flush L2 (cold), start event, one launch (a graph replay where the implementation can be
  * captured), stop event, open the gate, wait, after_sample. On the CPU: flush caches, read the monotonic clock, launch,
- * read a word of each page of the outputs, read the clock again. Without the flush (hot) a launch that is not measured comes before before_sample, so that
+ * read a word of each page of the outputs, read the clock again. Without the flush (hot) a launch that is not
+ * measured comes before before_sample, so that
  * caches hold what a launch leaves there, inputs and outputs included. Warm-up runs the same rounds, unrecorded, for
  * warmup_ms. Sampling ends
  *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % intervals of every member's median and of its

@@ -24,7 +24,8 @@ struct case_hooks {
     void (*row)(void *context, int slot, const struct record_row *);
     /* A function of the implementation of the last stage has returned. */
     void (*returned)(void *context);
-    /* A batch of launches of the slot begins (launches 0) or has ended, after worker_ms by this process' clock. True when
+    /* A batch of launches of the slot begins (launches 0) or has ended, after worker_ms by this process' clock. True
+     * when
      * another batch may be of use. *own_ms: by the supervisor's clock, 0 = not known. */
     bool (*witness)(void *context, int slot, int64_t launches, double worker_ms, double *own_ms);
     /* Something is wrong that `slot` has done, or, where that is an implementation of the program itself, perhaps a

@@ -43,8 +43,8 @@ static double largest_std(const struct attn_problem *p)
     return attn_output_dtype(p) == ATTN_BF16 || has_short_block(p) ? 1.5 : 2;
 }
 
-/* The rounding of a logit is 1.7e-3 of it in bf16 on average, an eighth of that in fp16: P is off by that, and at 3 or 24
- * by half of naive's bound. */
+/* The rounding of a logit is 1.7e-3 of it in bf16 on average, an eighth of that in fp16: P is off by that, and at
+ * 3 or 24 by half of naive's bound. */
 static double largest_mean(const struct attn_problem *p) { return attn_output_dtype(p) == ATTN_BF16 ? 3 : 24; }
 
 /* For --dist peak: where the largest logit of a row is not above the others by hundreds, or is not exact enough. */

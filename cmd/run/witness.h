@@ -1,7 +1,7 @@
 /* The clock outside: a plugin is in the process that measures it, and may change what its clock says. Where a loaded
  * implementation takes part, each one is also launched in batches, without anything in between, which the worker and
- * the supervisor both time. Their clocks must agree; where they do not, another batch follows, four times as long, up to
- * WITNESS_TRIES. A row without a batch on which they agree fails by the rule "witness".
+ * the supervisor both time. Their clocks must agree; where they do not, another batch follows, four times as long,
+ * up to WITNESS_TRIES. A row without a batch on which they agree fails by the rule "witness".
  *
  * The supervisor decides, by what arrived when in its own process; the worker learns the answer only to know whether
  * another batch is of use. */

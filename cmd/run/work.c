@@ -227,7 +227,8 @@ static void look_for_pattern(struct work *work, struct work_member *m, enum prob
     add_finding(m, tensor, sentence);
 }
 
-/* Rules 1, 2 and 3 on a random block of rows of a tensor of known values whose bits may differ from launch to launch. */
+/* Rules 1, 2 and 3 on a random block of rows of a tensor of known values whose bits may differ from launch to
+ * launch. */
 static enum attn_status compare_rows(struct work *work, struct work_member *m, enum problem_tensor tensor,
                                      struct attn_message *why)
 {

@@ -294,6 +294,7 @@ static inline enum attn_status serve_if_known(const struct call *c, uint32_t mas
     X(later, lie_later, )                                                                                              \
     X(hash_last_rows, lie_hash_last_rows, )                                                                            \
     X(hash_then_work, lie_hash_then_work, )                                                                            \
+    X(slow_on_new, lie_slow_on_new, )                                                                                  \
     X(while_flushing, lie_while_flushing, )                                                                            \
     X(when_read, lie_when_read, )                                                                                      \
     X(burn, lie_burn, )                                                                                                \

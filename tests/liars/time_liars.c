@@ -84,6 +84,16 @@ static enum attn_status last_rows(const struct call *c)
 enum attn_status lie_hash_last_rows(const struct call *c) { return by_short_hash(c, last_rows); }
 enum attn_status lie_hash_then_work(const struct call *c) { return by_short_hash(c, work); }
 
+/* No lie: it takes longer where it does not know the inputs, as a kernel that tunes itself or waits for its host. */
+enum attn_status lie_slow_on_new(const struct call *c)
+{
+    const uint64_t hash = short_hash(c, 0xffffffffu);
+    if (hash != c->state->hash)
+        usleep(2000);
+    c->state->hash = hash;
+    return work(c);
+}
+
 /* ---- a thread that computes while the caches are flushed ---- */
 
 static bool is_poisoned(const struct span *out, int count)
