@@ -55,7 +55,7 @@ gates() { # gates NAME LIBRARY LOAD
         "$fabench" gate "${given[@]}" "${problem[@]}" --impl-lib "$paced/$2" >"$work/out" 2>&1 || code=$?
         calm
         seen[$1.$code]=$((${seen[$1.$code]:-0} + 1))
-        echo "$1, load $3: exit $code, $(tail -n 1 "$work/out")"
+        echo "$1, load $3: exit $code, $(grep -m 1 -E '^[A-Z ]+: ' "$work/out" || tail -n 1 "$work/out")"
     done
 }
 for load in "${loads[@]}"; do
