@@ -5,6 +5,11 @@
 
 #include <math.h>
 
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
 #include "kernels/attention.h"
 
 /* S from x = scale Q K^T; cap 0 = none. */
@@ -19,10 +24,26 @@ ATTN_FUNCTION float element_slope(float x, float cap)
     return 4.0f * power / (sum * sum);
 }
 
-/* What is added to S of an element behind the softcap: ALiBi. */
-ATTN_FUNCTION float element_added(const struct attn_problem *p, const struct attn_tensors *t, int64_t head,
+/* An element of the bias. */
+ATTN_FUNCTION float element_bias(const struct attn_problem *p, const struct attn_tensors *t, int64_t at)
+{
+    if (p->bias_dtype == ATTN_FP32)
+        return ((const float *)t->bias.data)[at];
+#if defined(__CUDA_ARCH__)
+    if (p->bias_dtype == ATTN_FP16)
+        return __half2float(((const __half *)t->bias.data)[at]);
+    return __bfloat162float(((const __nv_bfloat16 *)t->bias.data)[at]);
+#else
+    return NAN; /* implementations on the host compute in fp32 */
+#endif
+}
+
+/* What is added to S of an element behind the softcap: its bias, or ALiBi's. */
+ATTN_FUNCTION float element_added(const struct attn_problem *p, const struct attn_tensors *t, int64_t b, int64_t head,
                                   int64_t q_len, int64_t kv_len, int64_t row, int64_t key)
 {
+    if (p->bias_heads > 0)
+        return element_bias(p, t, attn_bias_offset(p, t->bias, b, head, row) + key);
     return p->has_alibi ? -t->alibi_slopes[head] * (float)attn_alibi_distance(q_len, kv_len, row, key) : 0.0f;
 }
 

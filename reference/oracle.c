@@ -133,6 +133,7 @@ struct head {
     double *lse, *dot;     /* [group][q_len]; D */
     double *spread, *size; /* [group][q_len]; sqrt(rowsum((dO * O)^2)) and sqrt(rowsum(dS^2)) */
     double *scratch;       /* scratch_doubles for each thread */
+    double *biases;        /* of dBias' element 0: two each, dBias and the square of |dBias|; NULL = none */
     double *sinks;         /* of (sequence, query head) 0: two each, dSink and the square of |dSink|; NULL = none */
 };
 
@@ -339,10 +340,12 @@ static double slope_of(double x, double cap)
 static double added(const struct head *h, int64_t g, int64_t row, int64_t key)
 {
     const struct attn_problem *p = h->p;
-    if (!p->has_alibi)
-        return 0;
-    const double slope = (double)h->t->alibi_slopes[h->kv_head * h->group + g];
-    return -slope * (double)attn_alibi_distance(p->q_len, p->kv_len, row, key);
+    const int64_t head = h->kv_head * h->group + g;
+    if (p->bias_heads > 0)
+        return (double)fill_load(h->t->bias.data, p->bias_dtype,
+                                 attn_bias_offset(h->whole, h->t->bias, h->b, head, row) + key);
+    return p->has_alibi ? -(double)h->t->alibi_slopes[head] * (double)attn_alibi_distance(p->q_len, p->kv_len, row, key)
+                        : 0;
 }
 
 /* Every row's S from Q K^T, in place, for the keys of [lo, hi]; -infinity where the row does not see the key. With a
@@ -435,6 +438,25 @@ static void score_gradients(const struct head *h, const struct block *at, const 
         }
 }
 
+/* Adds dS of a block of rows, before the softcap's derivative, to dBias, and the squares of its error to |dBias|. */
+static void bias_gradients(const struct head *h, const struct block *at, const struct scratch *x)
+{
+    const struct attn_problem *p = h->whole;
+    const int64_t n = h->p->kv_len, head = h->kv_head * h->group + at->g;
+    const struct attn_tensor sums = {.stride_batch = p->bias_heads * p->q_len * p->kv_len,
+                                     .stride_head = p->q_len * p->kv_len,
+                                     .stride_row = p->kv_len};
+    for (int64_t i = 0; i < at->rows; i++) {
+        const int64_t first_row = at->g * h->p->q_len + at->row0 + i;
+        double *const row = h->biases + 2 * attn_bias_offset(p, sums, h->b, head, at->row0 + i);
+        for (int64_t j = at->lo; j <= at->hi; j++) {
+            const double prob = x->s[i * n + j], error = prob * h->spread[first_row];
+            row[2 * j] += prob * (x->dp[i * n + j] - h->dot[first_row]);
+            row[2 * j + 1] += error * error;
+        }
+    }
+}
+
 /* Pass 4 of a block of rows: D and dQ. x->o holds O on entry. */
 static void row_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
@@ -454,6 +476,8 @@ static void row_gradients(const struct head *h, const struct block *at, const st
     times_transposed(h, at, dv, x->dout, h->vt, x->dp);
     drop(h, at, x->dp, x->dp);
     gradient_sizes(h, at, x);
+    if (h->biases)
+        bias_gradients(h, at, x);
     score_gradients(h, at, x);
     times_rows(h, at, d, x->dp, h->k, x->o, false);
     store_rows(x->o, (double)p->scale, h->out->dq, place, at->rows, d);
@@ -560,14 +584,16 @@ static void attend_head(const struct head *h)
 {
     const struct attn_problem *p = h->p;
     const int64_t blocks = (p->q_len + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const int64_t together = h->biases ? 1 : h->group; /* heads at a time: they may share elements of dBias */
 #pragma omp parallel num_threads(h->threads)
     {
 #pragma omp for schedule(static)
         for (int64_t key = 0; key < p->kv_len; key++)
             load_key(h, key);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < h->group * blocks; i++)
-            attend_rows(h, i / blocks, i % blocks * BLOCK_ROWS);
+        for (int64_t i = 0; i < together * blocks; i++)
+            for (int64_t g = i / blocks; g < h->group; g += together)
+                attend_rows(h, g, i % blocks * BLOCK_ROWS);
         if (h->mode == ATTN_BWD) {
 #pragma omp for schedule(dynamic)
             for (int64_t key0 = 0; key0 < p->kv_len; key0 += BLOCK_KEYS)
@@ -576,6 +602,15 @@ static void attend_head(const struct head *h)
     }
     if (h->sinks)
         sink_gradients(h);
+}
+
+static void store_biases(const struct attn_problem *p, const double *biases, const struct reference_outputs *out)
+{
+    for (int64_t i = 0; i < p->bias_batch * p->bias_heads * p->q_len * p->kv_len; i++) {
+        out->dbias[i] = (float)biases[2 * i];
+        if (out->dbias_abs)
+            out->dbias_abs[i] = (float)sqrt(biases[2 * i + 1]);
+    }
 }
 
 /* Sums over the sequences. */
@@ -598,15 +633,20 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
 {
     const int64_t heads = p->batch * p->kv_heads;
     const int wanted = threads > 1 ? threads : 1;
-    const int workers = heads >= wanted ? wanted : 1; /* heads at a time; else the threads work inside a head */
+    const bool has_biases = p->bias_heads > 0 && mode == ATTN_BWD && out->dbias;
+    const int workers =
+        heads >= wanted && !has_biases ? wanted : 1; /* heads at a time; else the threads work inside a head */
     const int inside = workers > 1 ? 1 : wanted;
     const double bytes = workers * head_doubles(p, inside) * sizeof(double);
     double *memory = bytes < (double)(PTRDIFF_MAX / 2) ? malloc((size_t)bytes) : NULL;
     const bool has_sinks = p->has_sink && mode == ATTN_BWD && out->dsink;
     double *sinks = has_sinks ? calloc((size_t)(p->batch * p->q_heads), 2 * sizeof *sinks) : NULL;
-    if (!memory || (has_sinks && !sinks)) {
+    const int64_t elements = p->bias_batch * p->bias_heads * p->q_len * p->kv_len;
+    double *biases = has_biases ? calloc((size_t)elements, 2 * sizeof *biases) : NULL;
+    if (!memory || (has_sinks && !sinks) || (has_biases && !biases)) {
         free(memory);
         free(sinks);
+        free(biases);
         snprintf(why->text, sizeof why->text, "the float64 oracle needs %.1f GB of host memory", bytes / 1e9);
         return ATTN_NO_MEMORY;
     }
@@ -619,6 +659,7 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
         h.mode = mode;
         h.threads = inside;
         h.sinks = sinks;
+        h.biases = biases;
         h.b = i / p->kv_heads;
         h.kv_head = i % p->kv_heads;
         const struct attn_sequence sequence = attn_sequence_at(p, t, h.b);
@@ -630,7 +671,10 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
     }
     if (sinks)
         store_sinks(p, sinks, out);
+    if (biases)
+        store_biases(p, biases, out);
     free(memory);
     free(sinks);
+    free(biases);
     return ATTN_OK;
 }

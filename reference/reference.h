@@ -6,6 +6,7 @@
  *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)),
  *          g = 1 - (S / softcap)^2; 1 without a softcap
  *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
+ *   |dBias| = sqrt(sum over what shares the element of (P sqrt(rowsum((dO * O)^2)))^2): the errors of D, independent
  *   |dSink| = sqrt(sum over rows of (exp(sink - LSE) sqrt(rowsum((dO * O)^2)))^2): each row's error of D, independent
  * The judge uses eps(dtype) times these as floor of every norm. Backward is given O rounded to the dtype; the first
  * part of dSa is the effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D)
@@ -33,6 +34,7 @@ struct reference_outputs {
     float *o, *lse, *dq, *dk, *dv;
     float *o_abs, *dq_abs, *dk_abs, *dv_abs;
     float *dsink, *dsink_abs; /* [q_heads]; where the problem has a sink, mode bwd */
+    float *dbias, *dbias_abs; /* [bias_batch, bias_heads, q_len, kv_len]; where it has a bias, mode bwd */
     /* Where the problem lies in a larger one of which it is a part: its first sequence, query head and row there.
      * Dropout counts from there, and so do the rows of the block mask and of the scales of Q. */
     int64_t first_batch, first_head, first_row;

@@ -79,6 +79,8 @@ struct score_block {
     int64_t b, head;             /* in the problem, for the block mask */
     int64_t first, rows, pitch;
     int64_t first_batch, first_head, first_row; /* of struct reference_outputs */
+    float *dbias, *dbias_abs;                   /* of this sequence and head, [q_len, kv_len]; NULL = not asked for */
+    int64_t bias_pitch;
 };
 
 __device__ __forceinline__ bool is_in_mask(const struct score_block &x, int64_t row, int64_t key)
@@ -88,7 +90,7 @@ __device__ __forceinline__ bool is_in_mask(const struct score_block &x, int64_t 
 
 __device__ __forceinline__ float added(const struct score_block &x, int64_t row, int64_t key)
 {
-    return element_added(&x.problem, &x.tensors, x.head, x.mask.q_len, x.mask.kv_len, row, key);
+    return element_added(&x.problem, &x.tensors, x.b, x.head, x.mask.q_len, x.mask.kv_len, row, key);
 }
 
 __device__ __forceinline__ float dropout_factor(const struct score_block &x, int64_t row, int64_t key)
@@ -148,6 +150,21 @@ __device__ __forceinline__ double gradient_again(const struct score_block &x, co
     return slope ? (double)(p[at] * (t[at] * dropout_factor(x, x.first + r, j) - delta) * slope[at]) : (double)t[at];
 }
 
+/* Adds dS to dBias, and the square of its error to |dBias|. Heads follow each other, so that no two add at a time. */
+__device__ __forceinline__ void add_bias(const struct score_block &x, int64_t row, int64_t key, float ds, float error)
+{
+    const int64_t at = row * x.bias_pitch + key;
+    x.dbias[at] += ds;
+    if (x.dbias_abs)
+        x.dbias_abs[at] += error * error;
+}
+
+__global__ void sequence_root(float *x, int64_t count)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
+        x[i] = sqrtf(x[i]);
+}
+
 /* t = dS = p * (M * t - D) * slope. absolute: t = p * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) +
  * |M * t - D| (1 - slope)), whose old t is dS, with a softcap dP again. dout, o: of the block's first row. 0 where the
  * row does not see the key. */
@@ -180,6 +197,8 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
                 const float steep = slope ? slope[at] : 1.0f;
                 const float part = absolute && !slope ? 0.0f : t[at] * dropout_factor(x, x.first + r, j) - delta;
                 const float own = fmaxf(spread * steep, (float)size);
+                if (x.dbias && !absolute)
+                    add_bias(x, x.first + r, j, p[at] * part, p[at] * spread);
                 out = p[at] * (absolute ? own + fabsf(part) * (1.0f - steep) : part * steep);
             }
             t[at] = out;
@@ -477,6 +496,18 @@ static enum attn_status compute_block(const struct job *job, const struct block 
 
 /* ---- one sequence ----------------------------------------------------------------------------------------------- */
 
+static void set_bias(const struct job *job, int64_t b, int64_t head, struct score_block *scores)
+{
+    const struct attn_problem *p = job->problem;
+    const int64_t plane = (p->bias_batch > 1 ? b : 0) * p->bias_heads + (p->bias_heads > 1 ? head : 0);
+    scores->bias_pitch = p->kv_len;
+    if (p->bias_heads == 0 || job->mode == ATTN_FWD || !job->out->dbias)
+        return;
+    scores->dbias = job->out->dbias + plane * p->q_len * p->kv_len;
+    if (job->out->dbias_abs)
+        scores->dbias_abs = job->out->dbias_abs + plane * p->q_len * p->kv_len;
+}
+
 static struct block block_at(const struct job *job, int64_t b, int64_t head, int64_t first)
 {
     const struct attn_problem *p = job->problem;
@@ -495,6 +526,7 @@ static struct block block_at(const struct job *job, int64_t b, int64_t head, int
     at.begins_keys = first == 0 && head % group == 0;
     at.scores.problem = *p;
     at.scores.tensors = *job->tensors;
+    set_bias(job, b, head, &at.scores);
     at.scores.sink = job->sink ? job->sink[head] : -INFINITY;
     at.scores.mask = key_mask_of(p);
     at.scores.mask.q_len = length.q_len;
@@ -552,16 +584,36 @@ static unsigned stride_grid(int64_t items)
     return (unsigned)min64(8192, max64(1, (items + REFERENCE_THREADS - 1) / REFERENCE_THREADS));
 }
 
+/* dBias is a sum over heads and sequences, from zero. */
+static enum attn_status clear_biases(const struct job *job, int64_t elements, struct attn_message *why)
+{
+    float *const both[] = {job->out->dbias, job->out->dbias_abs};
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < 2 && status == ATTN_OK; i++)
+        if (both[i] && elements > 0)
+            status = status_cuda(cudaMemsetAsync(both[i], 0, (size_t)elements * sizeof(float), job->stream),
+                                 "cudaMemsetAsync", why);
+    return status;
+}
+
 /* dSink is the sum of the blocks, in their order. */
 static enum attn_status compute_all(const struct job *job, struct attn_message *why)
 {
-    const int64_t heads = job->problem->q_heads;
-    enum attn_status status = ATTN_OK;
+    const struct attn_problem *p = job->problem;
+    const int64_t heads = p->q_heads;
+    const int64_t biases = job->mode == ATTN_BWD ? p->bias_batch * p->bias_heads * p->q_len * p->kv_len : 0;
+    enum attn_status status = clear_biases(job, biases, why);
+    if (status != ATTN_OK)
+        return status;
     if (job->sinks)
         status = status_cuda(cudaMemsetAsync(job->sinks, 0, (size_t)heads * 2 * sizeof(double), job->stream),
                              "cudaMemsetAsync", why);
     if (status == ATTN_OK)
         status = compute(job, why);
+    if (status == ATTN_OK && biases > 0 && job->out->dbias_abs) {
+        sequence_root<<<stride_grid(biases), REFERENCE_THREADS, 0, job->stream>>>(job->out->dbias_abs, biases);
+        status = status_cuda(cudaGetLastError(), "sequence_root", why);
+    }
     if (status != ATTN_OK || !job->sinks)
         return status;
     sequence_store_sinks<<<stride_grid(heads), REFERENCE_THREADS, 0, job->stream>>>(job->sinks, heads, job->out->dsink,

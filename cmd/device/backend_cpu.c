@@ -191,8 +191,9 @@ static void row_masks(const struct column_signs *signs, size_t element_bytes, in
                       uint32_t *masks)
 {
     const bool has_elements = signs->seeds[0] || signs->seeds[1];
+    const int64_t columns = head_dim < SIGNS_COLUMNS ? head_dim : SIGNS_COLUMNS; /* longer rows have no signs */
     uint32_t word = 0;
-    for (int64_t c = 0; c < head_dim && (row == 0 || has_elements); c++, word >>= 1) {
+    for (int64_t c = 0; c < columns && (row == 0 || has_elements); c++, word >>= 1) {
         if (c == 0 || (row * head_dim + c) % 32 == 0)
             word = elements_negated(signs, row * head_dim + c, c);
         masks[c] = column_is_negated(signs, c) != (word & 1) ? sign_bit(element_bytes) : 0;
@@ -211,11 +212,11 @@ static enum attn_status cpu_flip(struct backend *be, struct attn_tensor t, size_
         const int64_t at = row_offset(&t, heads, len, row);
         for (int64_t c = 0; c < head_dim; c++)
             if (element_bytes == 1)
-                ((uint8_t *)t.data)[at + c] ^= (uint8_t)masks[c];
+                ((uint8_t *)t.data)[at + c] ^= (uint8_t)masks[c % SIGNS_COLUMNS];
             else if (element_bytes == 2)
-                ((uint16_t *)t.data)[at + c] ^= (uint16_t)masks[c];
+                ((uint16_t *)t.data)[at + c] ^= (uint16_t)masks[c % SIGNS_COLUMNS];
             else
-                ((uint32_t *)t.data)[at + c] ^= masks[c];
+                ((uint32_t *)t.data)[at + c] ^= masks[c % SIGNS_COLUMNS];
     }
     return ATTN_OK;
 }
@@ -228,7 +229,7 @@ static void digest_row(const struct digest_job *job, const uint32_t *masks, int6
         const uint32_t value = job->element_bytes == 1   ? ((const uint8_t *)job->tensor.data)[at + c]
                                : job->element_bytes == 2 ? ((const uint16_t *)job->tensor.data)[at + c]
                                                          : ((const uint32_t *)job->tensor.data)[at + c];
-        const uint32_t bits = value ^ masks[c];
+        const uint32_t bits = value ^ masks[c % SIGNS_COLUMNS];
         digest->all_set += value == all;
         uint64_t z = ((uint64_t)(row * job->head_dim + c) << 32 | (bits & ~sign ? bits : 0)) * 0xBF58476D1CE4E5B9ull;
         z = (z ^ (z >> 29)) * 0x94D049BB133111EBull;

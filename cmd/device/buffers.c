@@ -81,6 +81,8 @@ enum attn_status buffer_overrun(struct backend *be, const struct buffer *buffer,
     return ATTN_OK;
 }
 
+static bool is_bias(enum problem_tensor tensor) { return tensor == TENSOR_BIAS || tensor == TENSOR_DBIAS; }
+
 struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
     const bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DK || tensor == TENSOR_DV;
@@ -88,6 +90,8 @@ struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_t
     const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
     if (tensor == TENSOR_DSINK)
         return (struct tensor_shape){1, heads, 1, 1};
+    if (is_bias(tensor))
+        return (struct tensor_shape){p->bias_batch, p->bias_heads, p->q_len, p->kv_len};
     const int64_t head_dim = tensor == TENSOR_LSE ? 1 : is_qk ? p->head_dim : attn_v_head_dim(p);
     if (p->lengths == ATTN_PACKED)
         return (struct tensor_shape){1, heads, is_kv ? p->total_k : p->total_q, head_dim};
@@ -106,6 +110,8 @@ struct tensor_shape tensor_file_shape_of(const struct attn_problem *p, enum prob
 enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
     const bool is_input = tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_V;
+    if (is_bias(tensor))
+        return p->bias_dtype;
     return problem_is_array(tensor) ? ATTN_FP32 : is_input ? p->dtype : attn_output_dtype(p);
 }
 
@@ -113,8 +119,9 @@ enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tenso
 static struct attn_tensor *strided(struct attn_tensors *t, enum problem_tensor tensor)
 {
     struct attn_tensor *const all[TENSOR_COUNT] = {
-        [TENSOR_Q] = &t->q,     [TENSOR_K] = &t->k,   [TENSOR_V] = &t->v,   [TENSOR_O] = &t->o,
-        [TENSOR_DO] = &t->dout, [TENSOR_DQ] = &t->dq, [TENSOR_DK] = &t->dk, [TENSOR_DV] = &t->dv,
+        [TENSOR_Q] = &t->q,       [TENSOR_K] = &t->k,         [TENSOR_V] = &t->v,   [TENSOR_O] = &t->o,
+        [TENSOR_DO] = &t->dout,   [TENSOR_DQ] = &t->dq,       [TENSOR_DK] = &t->dk, [TENSOR_DV] = &t->dv,
+        [TENSOR_BIAS] = &t->bias, [TENSOR_DBIAS] = &t->dbias,
     };
     return all[tensor];
 }
@@ -141,6 +148,11 @@ static struct attn_tensor strides_of(const struct plan_item *item, enum problem_
     const int64_t own = item->strides == PLAN_OWN_STRIDES ? PLAN_OWN_PADDING * ((int64_t)tensor + 1) : 0;
     const int64_t padding = item->strides == PLAN_PADDED_ROWS ? PLAN_ROW_PADDING : own;
     int64_t heads = s.heads;
+    if (is_bias(tensor)) { /* [batch, heads, rows, keys] in every layout, rows on 16-byte boundaries */
+        struct attn_tensor bias = problem_strides(ATTN_BHSD, heads, s.len, (s.head_dim + 7) / 8 * 8 + padding);
+        bias.stride_batch += item->batch_gap + own;
+        return bias;
+    }
     if (item->strides == PLAN_PACKED_QKV && is_of_packed_qkv(tensor))
         heads = p->q_heads + 2 * p->kv_heads;
     struct attn_tensor t = problem_strides(p->layout, heads, s.len, s.head_dim + padding);
@@ -242,7 +254,7 @@ enum attn_status inputs_allocate(struct backend *be, const struct plan_item *ite
             TRY(make_tensor(be, item, needed[i], set, why));
     if (attn_v_is_in_k(&item->problem))
         set->tensors.v = set->tensors.k;
-    return ATTN_OK;
+    return item->problem.bias_heads > 0 ? make_tensor(be, item, TENSOR_BIAS, set, why) : ATTN_OK;
 }
 
 enum attn_status outputs_make(struct backend *be, const struct plan_item *item, const struct tensor_set *inputs,
@@ -271,10 +283,14 @@ enum attn_status output_gaps_broken(struct backend *be, const struct plan_item *
     const struct buffer *buffer = &set->buffers[tensor];
     const size_t of_elements = bytes_of_elements(item, tensor);
     *words = 0;
-    if (buffer->bytes == of_elements) /* head_dim is a multiple of 8: rows and gaps are whole words */
+    if (buffer->bytes == of_elements)
         return ATTN_OK;
+    /* Rows begin at a word; one of a bias may end within one, whose rest is not looked at. */
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const size_t row_bytes = (size_t)s.head_dim * attn_dtype_bytes(tensor_dtype_of(&item->problem, tensor));
+    const uint64_t of_rows = (uint64_t)(s.batch * s.heads * s.len) * ((row_bytes + 3) / 4);
     TRY(be->ops->count_mismatch(be, buffer->data, buffer->bytes, POISON_PATTERN, words, why));
-    *words -= *words < of_elements / 4 ? *words : of_elements / 4;
+    *words -= *words < of_rows ? *words : of_rows;
     return ATTN_OK;
 }
 
@@ -329,7 +345,7 @@ struct column_signs tensor_signs(const struct input_signs *signs, enum problem_t
     struct column_signs of = {.kept = 0};
     if (tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_DQ || tensor == TENSOR_DK)
         of = signs->qk;
-    else if (tensor != TENSOR_LSE && tensor != TENSOR_DSINK && tensor < TENSOR_COUNT)
+    else if (tensor < TENSOR_LSE)
         of = signs->v;
     of.seeds[0] = tensor < TENSOR_COUNT ? signs->elements[tensor] : 0;
     return of;
@@ -413,6 +429,8 @@ enum attn_status outputs_digest(struct backend *be, const struct plan_item *item
 double tensor_set_bytes(const struct plan_item *item)
 {
     double bytes = (double)bytes_of(item, TENSOR_LSE);
+    if (item->problem.bias_heads > 0)
+        bytes += (double)bytes_of(item, TENSOR_BIAS) * (item->mode == ATTN_BWD ? 2 : 1);
     if (item->problem.has_sink && item->mode == ATTN_BWD)
         bytes += (double)bytes_of(item, TENSOR_DSINK);
     const int last = item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DV;

@@ -110,9 +110,9 @@ static bool read_input(const struct plan_item *item, enum problem_tensor tensor,
     const struct tensor_shape s = tensor_file_shape_of(&item->problem, tensor);
     bool fits = read_tensor(item, tensor, path, file, why);
     for (int64_t i = 0; fits && i < s.batch * s.heads * s.len * s.head_dim; i++)
-        if (!is_finite_in(file, i, item->problem.dtype) && !is_unused(item, tensor, i)) {
+        if (!is_finite_in(file, i, tensor_dtype_of(&item->problem, tensor)) && !is_unused(item, tensor, i)) {
             snprintf(why->text, sizeof why->text, "%s: element %lld is not finite in %s: no result could be judged",
-                     path, (long long)i, problem_dtype_name(item->problem.dtype));
+                     path, (long long)i, problem_dtype_name(tensor_dtype_of(&item->problem, tensor)));
             npy_free(file);
             fits = false;
         }
@@ -217,6 +217,12 @@ bool inputs_readable(const struct plan_item *asked, const char *input_dir, struc
     const struct plan_item before = item_before(asked), *item = is_quantised ? &before : asked;
     if (attn_dtype_is_8_bit(asked->problem.dtype) && !is_quantised && !are_8_bit_inputs_readable(asked, input_dir, why))
         return false;
+    if (item->problem.bias_heads > 0) {
+        struct npy file;
+        if (!read_input(item, TENSOR_BIAS, input_dir, &file, why))
+            return false;
+        npy_free(&file);
+    }
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 4); i++) {
         struct npy file;
         if (!has_own_memory(item, inputs[i]))
@@ -379,7 +385,8 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
     if (is_cached(&item->problem, tensor) && item->problem.page_size > 0)
         return fill_pages(be, item, tensor, id, &spec, set, why);
     const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
-    TRY(be->ops->fill(be, t, item->problem.dtype, s.batch, s.heads, s.len, s.head_dim, &spec, id, why));
+    TRY(be->ops->fill(be, t, tensor_dtype_of(&item->problem, tensor), s.batch, s.heads, s.len, s.head_dim, &spec, id,
+                      why));
     return is_cached(&item->problem, tensor) ? poison_unused_keys(be, item, &t, s.head_dim, why) : ATTN_OK;
 }
 
@@ -521,6 +528,8 @@ enum attn_status inputs_fill(struct backend *be, const struct plan_item *item, c
                              struct tensor_set *set, struct attn_message *why)
 {
     TRY(fill_arrays(be, item, set, why));
+    if (item->problem.bias_heads > 0)
+        TRY(fill_input(be, item, TENSOR_BIAS, FILL_BIAS, input_dir, set, why));
     if (attn_dtype_is_8_bit(item->problem.dtype))
         return fill_8_bit_inputs(be, item, input_dir, set, why);
     TRY(fill_input(be, item, TENSOR_Q, FILL_Q, input_dir, set, why));

@@ -94,8 +94,9 @@ static bool is_output(const struct plan_item *item, enum problem_tensor tensor)
 static const float *part_of(const struct dump_part *part, enum problem_tensor tensor)
 {
     const float *const all[TENSOR_COUNT] = {
-        [TENSOR_O] = part->outputs.o,   [TENSOR_LSE] = part->outputs.lse, [TENSOR_DQ] = part->outputs.dq,
-        [TENSOR_DK] = part->outputs.dk, [TENSOR_DV] = part->outputs.dv,   [TENSOR_DSINK] = part->outputs.dsink};
+        [TENSOR_O] = part->outputs.o,        [TENSOR_LSE] = part->outputs.lse, [TENSOR_DQ] = part->outputs.dq,
+        [TENSOR_DK] = part->outputs.dk,      [TENSOR_DV] = part->outputs.dv,   [TENSOR_DSINK] = part->outputs.dsink,
+        [TENSOR_DBIAS] = part->outputs.dbias};
     return all[tensor];
 }
 

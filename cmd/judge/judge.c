@@ -65,7 +65,7 @@ static const double ELEMENT_DEVIATIONS = 2;
 /* True of what is made from dS or D, whose terms cancel each other. */
 static bool is_of_ds(enum problem_tensor tensor)
 {
-    return tensor == TENSOR_DQ || tensor == TENSOR_DK || tensor == TENSOR_DSINK;
+    return tensor == TENSOR_DQ || tensor == TENSOR_DK || tensor == TENSOR_DSINK || tensor == TENSOR_DBIAS;
 }
 
 struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype dtype, enum attn_mode mode,
@@ -80,9 +80,9 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
                              .rms = d->rms[mode] * factor,
                              .block_rms = 2 * d->rms[mode] * factor,
                              .gain = d->gain * factor};
-    /* dQ, dK and dSink are sums with cancellation. The rounding of O changes D in every row, so that the rms error can
-     * reach eps times the rms of the product over absolute values, and a single element four times that. For O and dV
-     * eps times this product is only the lower limit of the norm. In fp32 the error itself has this size. */
+    /* dQ, dK, dSink and dBias are sums with cancellation. The rounding of O changes D in every row, so that the rms
+     * error can reach eps times the rms of the product over absolute values, and a single element four times that. For
+     * O and dV eps times this product is only the lower limit of the norm. In fp32 the error itself has this size. */
     const bool has_cancellation = is_of_ds(tensor) || dtype == ATTN_FP32;
     b.norm_abs = has_cancellation ? d->eps / d->rms[mode] : d->eps;
     if (d->ulp > 0 && is_of_ds(tensor))

@@ -58,6 +58,7 @@ struct options {
     struct int_list shapes;                      /* query and key heads in turn, instead of heads and kv_heads */
     struct int_list windows_left, windows_right; /* -1 = unbounded; not given: unbounded */
     struct problem_attributes attributes;
+    enum problem_bias bias;
     int64_t selftest_heads; /* 0 = not given: 2 */
     enum attn_layout layout;
     double scale;                        /* NaN = not given: 1/sqrt(head_dim) */

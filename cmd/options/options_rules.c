@@ -162,6 +162,10 @@ static bool check_attributes(const struct parse *p)
         return options_refuse("--dropout", typed(p, "--dropout"),
                               "too small for the 16 bits that decide an element; must be 0, or from %.3g to 0.9999",
                               least);
+    if (o->bias != BIAS_NONE && o->attributes.has_alibi)
+        return options_refuse("--alibi", NULL,
+                              "cannot be used with --bias %s, which is added in the same place; give one",
+                              typed(p, "--bias"));
     if (o->attributes.dropout_seed && o->attributes.dropout == 0)
         return options_refuse("--dropout-seed", typed(p, "--dropout-seed"), "needs --dropout P, whose seed it is");
     return true;

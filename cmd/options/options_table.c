@@ -165,6 +165,14 @@ const struct option_def option_table[] = {
      .detail =
          "ALiBi: S of row i and key j is lowered by slope |i + kv_len - q_len - j|, behind the scale and the softcap "
          "and before the masks; the slope of query head h is 2^(-8 (h + 1) / heads)."},
+    {"--bias", NULL, KIND_CHOICE, AT(bias), .choices = problem_bias_names, .fallback = "none",
+     .unit = "full|heads|batch", .help = "a matrix that is added to S", .is_rare = true,
+     .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "A bias [batch or 1, heads or 1, rows, keys] that is added to S, behind the scale and the softcap and before "
+         "the masks, drawn like the inputs, in the 16-bit type of Q or in fp32. full: of each sequence and query head; "
+         "heads: of each query head, for all sequences; batch: of each sequence, for all heads. The backward also "
+         "makes dBias. Not with --alibi."},
     {"--out-dtype", NULL, KIND_CHOICE_SET, AT(out_dtypes), .choices = out_dtype_names, .fallback = "bf16",
      .help = "output of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Types of O where the inputs have 8 bits."},

@@ -155,8 +155,12 @@ bool plan_shape_fits(const struct attn_problem *p)
     const int64_t heads = p->q_heads, len = p->q_len > p->kv_len ? p->q_len : p->kv_len;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int64_t tokens = is_packed ? (p->total_q > p->total_k ? p->total_q : p->total_k) : len;
+    int64_t bias = 1;
+    const bool bias_fits = number_multiply(p->bias_batch, p->bias_heads, &bias) &&
+                           number_multiply(bias, p->q_len, &bias) && number_multiply(bias, p->kv_len, &bias) &&
+                           bias <= INT64_C(1) << 40;
     const int64_t widest = attn_v_head_dim(p) > p->head_dim ? attn_v_head_dim(p) : p->head_dim;
-    return number_multiply(is_packed ? 1 : p->batch, heads, &n) && number_multiply(n, tokens, &n) &&
+    return number_multiply(is_packed ? 1 : p->batch, heads, &n) && number_multiply(n, tokens, &n) && bias_fits &&
            number_multiply(n, widest, &n) && n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX &&
            heads <= INT32_MAX && p->batch > 0 && p->q_len > 0 && p->kv_len > 0 && p->head_dim > 0 && heads > 0;
 }
@@ -210,6 +214,7 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
         log_error("%s", why.text);
         return EXIT_USAGE;
     }
+    problem_set_bias(p, o->bias); /* of the sequences that the lengths have made */
     if (!plan_shape_fits(p)) {
         log_error("batch %lld x heads %lld x length %lld x head dim %lld: more than 2^40 elements in one tensor",
                   (long long)p->batch, (long long)p->q_heads, (long long)(p->q_len > p->kv_len ? p->q_len : p->kv_len),

@@ -132,6 +132,7 @@ struct random_draw {
     /* Made into the item's arrays behind the last row (cmd/problem/problem_arrays.h); "" = none. */
     char lengths[PROBLEM_TEXT_SIZE], block_mask[32];
     int64_t total_tokens, mask_block; /* 0 = no limit of the lengths, no mask */
+    enum problem_bias bias;
     int64_t sequences; /* so many of q_len x kv_len take as long as those of `lengths` at most; 0 = none */
 };
 

@@ -101,6 +101,7 @@ static bool is_wanted(const struct options *o, const struct plan_item *item)
            is_in(&o->kv_lens, p->kv_len) && is_in(&o->batches, p->batch) && is_in(&o->heads, p->q_heads) &&
            is_in(&o->kv_heads, p->kv_heads) && is_shape(&o->shapes, p) && is_in(&o->windows_left, p->window_left) &&
            is_in(&o->windows_right, p->window_right) && has_attributes(o, p) && has_kind(o, item) &&
+           (!is_given(o, "--bias") || o->bias == problem_bias_of(p)) &&
            (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
            (!o->dists_given || o->dists[item->dist]) && (!is_given(o, "--seed") || o->seed == item->seed);
 }
@@ -211,7 +212,10 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
     const struct problem_attributes attributes = problem_attributes_of(key);
     problem_set_attributes(&attributes, &item->problem);
     item->folder = folder;
-    const bool is_good = is_legal && plan_shape_fits(&item->problem) && has_arrays(key, plan, item);
+    const bool has_one_bias = key->bias >= BIAS_NONE && !(key->bias && key->has_alibi);
+    if (is_legal && has_one_bias && key->batch > 0)
+        problem_set_bias(&item->problem, (enum problem_bias)key->bias);
+    const bool is_good = is_legal && has_one_bias && plan_shape_fits(&item->problem) && has_arrays(key, plan, item);
     item->folder = NULL;
     return is_good;
 }

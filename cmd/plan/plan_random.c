@@ -393,6 +393,14 @@ static void draw_sink(struct random_draw *d) { d->item->problem.has_sink = chanc
 
 static void draw_alibi(struct random_draw *d) { d->item->problem.has_alibi = chance(d, 12); }
 
+/* Not beside ALiBi; of a size that leaves room for the others. The lengths have to be known: its planes are. */
+static void draw_bias(struct random_draw *d)
+{
+    const bool is_drawn = chance(d, 15);
+    const int64_t kind = between(d, BIAS_FULL, BIAS_BATCH);
+    d->bias = is_drawn && !d->item->problem.has_alibi ? (enum problem_bias)kind : BIAS_NONE;
+}
+
 static void draw_scale(struct random_draw *d)
 {
     static const double factors[] = {0.25, 0.5, 2};
@@ -462,6 +470,7 @@ static const struct random_attribute attributes[] = {
     {"softcap", draw_softcap},
     {"sink", draw_sink},
     {"alibi", draw_alibi},
+    {"bias", draw_bias},
     {"scale", draw_scale},
     {"dist", draw_dist},
     {"logit-std", draw_logit_std},
@@ -493,6 +502,15 @@ static void name_item(int64_t number, struct plan_item *item)
     snprintf(item->name, sizeof item->name, "r%lld-%.*s", (long long)number, (int)sizeof rest - 24, rest);
 }
 
+/* When the lengths have made the sequences. */
+static void set_bias(struct random_draw *d)
+{
+    struct attn_problem *p = &d->item->problem;
+    const double most = d->platform == ATTN_CPU ? 0x1p22 : 0x1p27; /* elements */
+    const double elements = (double)p->batch * (double)p->q_heads * (double)p->q_len * (double)p->kv_len;
+    problem_set_bias(p, elements <= most ? d->bias : BIAS_NONE);
+}
+
 void plan_random_add(const struct options *o, enum attn_platform platform, int64_t number, struct plan *plan)
 {
     struct plan_item item;
@@ -509,6 +527,7 @@ void plan_random_add(const struct options *o, enum attn_platform platform, int64
         plan_random_draw(&d, &attributes[i]);
     const bool has_arrays = plan_set_arrays(plan, &item, d.lengths, d.total_tokens, d.block_mask, d.mask_block, &why);
     FABENCH_ASSERT(has_arrays, "%s", why.text);
+    set_bias(&d);
     name_item(number, &item);
     plan_add(plan, &item);
 }

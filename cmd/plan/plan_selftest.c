@@ -18,15 +18,17 @@ static const struct selftest_family {
     struct problem_attributes attributes;
     bool is_packed, has_block_mask;
     int64_t head_dim, v_head_dim; /* 0 = those of the options */
+    enum problem_bias bias;
 } selftest_family[] = {
-    {-1, -1, {.dropout = 0}, false, false, 0, 0},
-    {100, 30, {.dropout = 0}, false, false, 0, 0},
-    {100, 30, {.dropout = 0.1, .dropout_seed = 1}, false, false, 0, 0},
-    {-1, -1, {.dropout = 0}, true, false, 0, 0},
-    {-1, -1, {.dropout = 0}, false, true, 0, 0},
-    {-1, -1, {.dropout = 0}, false, false, 192, 128},
-    {-1, -1, {.has_sink = true}, false, false, 0, 0},
-    {-1, -1, {.has_alibi = true}, false, false, 0, 0},
+    {-1, -1, {.dropout = 0}, false, false, 0, 0, BIAS_NONE},
+    {100, 30, {.dropout = 0}, false, false, 0, 0, BIAS_NONE},
+    {100, 30, {.dropout = 0.1, .dropout_seed = 1}, false, false, 0, 0, BIAS_NONE},
+    {-1, -1, {.dropout = 0}, true, false, 0, 0, BIAS_NONE},
+    {-1, -1, {.dropout = 0}, false, true, 0, 0, BIAS_NONE},
+    {-1, -1, {.dropout = 0}, false, false, 192, 128, BIAS_NONE},
+    {-1, -1, {.has_sink = true}, false, false, 0, 0, BIAS_NONE},
+    {-1, -1, {.has_alibi = true}, false, false, 0, 0, BIAS_NONE},
+    {-1, -1, {.dropout = 0}, false, false, 0, 0, BIAS_HEADS},
 };
 
 /* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
@@ -77,13 +79,15 @@ static void add_wide(const struct plan_item *dense, const struct selftest_family
     if (family->is_packed)
         snprintf(lengths, sizeof lengths, "list:%lldx%lld:0:100:%lldx%lld", (long long)some_rows(len), (long long)len,
                  (long long)some_rows(len / 3), (long long)(len / 3));
-    if (family->has_block_mask || family->head_dim || family->attributes.has_sink || family->attributes.has_alibi)
+    if (family->has_block_mask || family->head_dim || family->attributes.has_sink || family->attributes.has_alibi ||
+        family->bias)
         p->q_len = some_rows(len);
     if (family->head_dim) {
         p->head_dim = family->head_dim;
         p->v_head_dim = family->v_head_dim;
         p->scale = (float)(1.0 / sqrt((double)p->head_dim));
     }
+    problem_set_bias(p, family->bias);
     add_with_arrays(plan, &item, lengths, family->has_block_mask ? "random:0.5" : "", mask_block);
     for (int64_t h = 0; h < p->q_heads && p->has_sink; h++) /* as large as all keys together, so that it shows */
         plan->arrays[plan->array_count - 1]->sink[h] += (float)log((double)len);

@@ -230,7 +230,7 @@ static const struct hard_arrays array_shapes[] = {
 #define NO_WINDOW .window_left = -1, .window_right = -1
 static const struct {
     struct hard_shape shape;
-    struct attn_problem beyond;
+    struct attn_problem beyond; /* bias_batch: an enum problem_bias */
 } beyond_shapes[] = {
     /* V and O narrower and wider than Q and K: lengths at and beside tiles, groups, rows that see nothing, dropout, and
      * pairs that are no tiles of any kernel. */
@@ -257,6 +257,14 @@ static const struct {
     {{1, 4, 1, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.has_alibi = true, NO_WINDOW, .softcap = 5}},
     {{1, 8, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0},
      {.has_alibi = true, .window_left = 300, .window_right = -1, .dropout = 0.1f, .dropout_seed = 1}},
+    /* A bias of each head and sequence and shared ones, whose dBias is a sum, rows that end within 16 bytes, beside a
+     * softcap, a sink, dropout and a window. */
+    {{2, 4, 2, 129, 131, FILL_NORMAL, ATTN_BSHD, true, false, 0}, {.bias_batch = BIAS_FULL, NO_WINDOW}},
+    {{3, 4, 1, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0},
+     {.bias_batch = BIAS_HEADS, NO_WINDOW, .softcap = 5, .has_sink = true}},
+    {{2, 4, 4, 203, 113, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     {.bias_batch = BIAS_BATCH, .window_left = 40, .window_right = -1, .dropout = 0.1f, .dropout_seed = 1}},
+    {{1, 4, 2, 1100, 1500, FILL_NORMAL, ATTN_BSHD, false, true, 0}, {.bias_batch = BIAS_HEADS, NO_WINDOW}},
 };
 
 const char *const plan_strides_names[] = {[PLAN_CONTIGUOUS] = "contiguous",
@@ -311,6 +319,7 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
     p->layout = shape->layout;
     p->causal = causal;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)p->head_dim)) : (float)o->scale;
+    problem_set_bias(p, (enum problem_bias)beyond->bias_batch);
     return item;
 }
 

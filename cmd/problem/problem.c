@@ -20,6 +20,8 @@ static const struct {
     [TENSOR_DV] = {"dv", "dV", ATTN_DV},
     [TENSOR_LSE] = {"lse", "LSE", ATTN_LSE},
     [TENSOR_DSINK] = {"dsink", "dSink", ATTN_DSINK},
+    [TENSOR_BIAS] = {"bias", "bias", 0},
+    [TENSOR_DBIAS] = {"dbias", "dBias", ATTN_DBIAS},
 };
 
 const char *problem_tensor_name(enum problem_tensor tensor) { return tensors[tensor].name; }
@@ -35,10 +37,11 @@ const char *problem_tensor_title(const char *name)
 
 const enum problem_tensor *problem_outputs(const struct attn_problem *p, enum attn_mode mode, int *count)
 {
-    static const enum problem_tensor forward[] = {TENSOR_O, TENSOR_LSE},
-                                     backward[] = {TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DSINK};
-    *count = mode == ATTN_FWD ? 2 : 3 + p->has_sink;
-    return mode == ATTN_FWD ? forward : backward;
+    static const enum problem_tensor forward[] = {TENSOR_O, TENSOR_LSE};
+    static const enum problem_tensor backward[2][5] = {{TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DBIAS},
+                                                       {TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DSINK, TENSOR_DBIAS}};
+    *count = mode == ATTN_FWD ? 2 : 3 + p->has_sink + (p->bias_heads > 0);
+    return mode == ATTN_FWD ? forward : backward[p->has_sink];
 }
 
 unsigned problem_wanted_outputs(const struct attn_problem *p, enum attn_mode mode)
@@ -108,8 +111,10 @@ double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode, doub
     const double k_column = (double)p->kv_heads * keys * (double)attn_dtype_bytes(attn_kv_dtype(p));
     const double k = k_column * (double)p->head_dim, v = attn_v_is_in_k(p) ? 0 : k_column * v_dim;
     const double lse = (double)p->q_heads * rows * 4;
-    /* fwd: Q K V -> O LSE.  bwd: Q K V O LSE dO -> dQ dK dV. */
-    return mode == ATTN_FWD ? q + o + k + v + lse : 2 * (q + o) + 2 * (k + v) + lse;
+    const double bias = (double)p->bias_batch * (double)p->bias_heads * (double)p->q_len * (double)p->kv_len *
+                        (double)attn_dtype_bytes(p->bias_dtype);
+    /* fwd: Q K V bias -> O LSE.  bwd: Q K V bias O LSE dO -> dQ dK dV dBias. */
+    return mode == ATTN_FWD ? q + o + k + v + lse + bias : 2 * (q + o) + 2 * (k + v) + lse + 2 * bias;
 }
 
 bool problem_has_blind_rows(const struct attn_problem *p)
@@ -147,7 +152,25 @@ int64_t problem_extent(const struct attn_tensor *t, int64_t batch, int64_t heads
     return (batch - 1) * t->stride_batch + (heads - 1) * t->stride_head + (len - 1) * t->stride_row + head_dim;
 }
 
+enum problem_bias problem_bias_of(const struct attn_problem *p)
+{
+    if (p->bias_heads == 0)
+        return BIAS_NONE;
+    return p->bias_heads != p->q_heads ? BIAS_BATCH : p->bias_batch == p->batch ? BIAS_FULL : BIAS_HEADS;
+}
+
+void problem_set_bias(struct attn_problem *p, enum problem_bias bias)
+{
+    const bool is_16_bit = p->dtype == ATTN_FP16 || p->dtype == ATTN_BF16;
+    p->bias_batch = bias == BIAS_NONE ? 0 : bias == BIAS_HEADS ? 1 : p->batch;
+    p->bias_heads = bias == BIAS_NONE ? 0 : bias == BIAS_BATCH ? 1 : p->q_heads;
+    p->bias_dtype = bias != BIAS_NONE && is_16_bit ? p->dtype : ATTN_FP32;
+}
+
 /* Names of the enums of a problem. */
+
+const char *const problem_bias_names[] = {
+    [BIAS_NONE] = "none", [BIAS_FULL] = "full", [BIAS_HEADS] = "heads", [BIAS_BATCH] = "batch", NULL};
 
 const char *const problem_mode_names[] = {[MODE_FWD] = "fwd", [MODE_BWD] = "bwd", [MODE_DECODE] = "decode", NULL};
 const char *const problem_dtype_names[] = {

@@ -18,10 +18,12 @@ enum problem_tensor {
     TENSOR_DV,
     TENSOR_LSE,
     TENSOR_DSINK, /* [q_heads] in fp32 */
+    TENSOR_BIAS,  /* [bias_batch, bias_heads, q_len, kv_len] in bias_dtype */
+    TENSOR_DBIAS,
     TENSOR_COUNT
 };
 const char *
-    problem_tensor_name(enum problem_tensor);       /* as in records and in file names: q k v o do dq dk dv lse dsink */
+    problem_tensor_name(enum problem_tensor);       /* as in records and in file names: q k v o do dq ... bias dbias */
 const char *problem_tensor_title(const char *name); /* for people: "dk" -> "dK"; the name itself where it is none */
 unsigned problem_tensor_bit(enum problem_tensor);   /* its enum attn_output; 0 = never an output */
 /* The outputs of a mode in the order in which they are judged: o lse, or dq dk dv and what the attributes add. */
@@ -63,6 +65,13 @@ struct attn_tensor problem_strides(enum attn_layout, int64_t heads, int64_t len,
 
 /* One more than the largest element offset that the strides reach. */
 int64_t problem_extent(const struct attn_tensor *, int64_t batch, int64_t heads, int64_t len, int64_t head_dim);
+
+/* Which sequences and heads have a bias of their own: each of each, each head, each sequence. */
+enum problem_bias { BIAS_NONE, BIAS_FULL, BIAS_HEADS, BIAS_BATCH };
+extern const char *const problem_bias_names[]; /* none full heads batch */
+enum problem_bias problem_bias_of(const struct attn_problem *);
+/* Gives the problem, which has its batch and heads and type, this bias: fp32, or the 16-bit type of Q. */
+void problem_set_bias(struct attn_problem *, enum problem_bias);
 
 /* The enums of a problem and their names, as typed on the command line and written in records. */
 

@@ -31,6 +31,7 @@ static bool has_default_output(const struct problem_key *k) { return k->out_dtyp
 static bool has_default_scales(const struct problem_key *k) { return k->quant_scale <= ATTN_SCALE_TENSOR; }
 static bool has_default_blocks(const struct problem_key *k) { return k->scale_block <= 0 || k->scale_block == 128; }
 static bool is_not_rotated(const struct problem_key *k) { return k->hadamard != 1; }
+static bool has_no_bias(const struct problem_key *k) { return k->bias <= BIAS_NONE; }
 static bool has_equal_dims(const struct problem_key *k) { return k->v_head_dim == INT64_MIN; }
 static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
 
@@ -130,7 +131,9 @@ const struct problem_field problem_fields[] = {
      .is_default = has_equal_dims, .is_compared = true, .label = "dv", .may_be_empty = true},
     PROBLEM_LATER_ATTRIBUTES(ROW){FIELD(logit_mean, PROBLEM_REAL),
                                   .meaning = "what the first columns of Q and K add to all logits",
-                                  .option = "--logit-mean", .is_compared = true, .may_be_empty = true}};
+                                  .option = "--logit-mean", .is_compared = true, .may_be_empty = true},
+    {NAMED(bias), .meaning = "which sequences and heads have a bias of their own: none, full, heads, batch",
+     .option = "--bias", .is_default = has_no_bias, .is_compared = true, .label = "bias", .absent = "none"}};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
@@ -200,7 +203,8 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .quant_scale = p->quant_scale,
                               .scale_block = p->scale_block,
                               .v_head_dim = attn_v_head_dim(p) == p->head_dim ? INT64_MIN : p->v_head_dim,
-                              PROBLEM_ATTRIBUTES(FROM_PROBLEM) PROBLEM_LATER_ATTRIBUTES(FROM_PROBLEM)};
+                              PROBLEM_ATTRIBUTES(FROM_PROBLEM) PROBLEM_LATER_ATTRIBUTES(FROM_PROBLEM).bias =
+                                  problem_bias_of(p)};
     snprintf(key.lengths, sizeof key.lengths, "%s", arrays && arrays->lengths[0] ? arrays->lengths : "fixed");
     snprintf(key.block_mask, sizeof key.block_mask, "%s",
              arrays && arrays->block_mask[0] ? arrays->block_mask : "none");

@@ -35,6 +35,7 @@ struct problem_key {
     int64_t v_head_dim;                 /* absent = head_dim */
     PROBLEM_ATTRIBUTES(PROBLEM_KEY_FIELD)
     PROBLEM_LATER_ATTRIBUTES(PROBLEM_KEY_FIELD)
+    int bias; /* problem_bias */
 };
 
 /* int with names, int64_t, double, char[PROBLEM_TEXT_SIZE] */

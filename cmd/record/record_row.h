@@ -36,7 +36,7 @@ struct record_tensor {
 };
 
 /* Of a row: the outputs, and findings about other tensors. */
-enum { RECORD_TENSORS_MAX = 7 };
+enum { RECORD_TENSORS_MAX = 8 };
 
 struct record_pass {
     char name[16];

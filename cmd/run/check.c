@@ -20,6 +20,7 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
     const size_t key = (size_t)(p->kv_heads * problem_all_keys(p)) * sizeof(float);
     const size_t k = key * (size_t)p->head_dim, v = key * (size_t)attn_v_head_dim(p);
     const size_t sink = p->has_sink ? (size_t)p->q_heads * sizeof(float) : 0;
+    const size_t bias = (size_t)(p->bias_batch * p->bias_heads * p->q_len * p->kv_len) * sizeof(float);
     const bool backward = mode == ATTN_BWD;
     const struct {
         float **pointer;
@@ -37,6 +38,8 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
         {&out->dv_abs, v, with_abs && backward},
         {&out->dsink, sink, backward},
         {&out->dsink_abs, sink, with_abs && backward},
+        {&out->dbias, bias, backward},
+        {&out->dbias_abs, bias, with_abs && backward},
     };
     size_t used = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -115,13 +118,12 @@ static struct compare_job job_of(const struct check_request *request, const stru
                                  enum problem_tensor tensor, const struct judge_bounds *bounds)
 {
     const struct reference_outputs *r = &view->reference;
-    const float *const refs[TENSOR_COUNT] = {[TENSOR_O] = r->o,   [TENSOR_LSE] = r->lse, [TENSOR_DQ] = r->dq,
-                                             [TENSOR_DK] = r->dk, [TENSOR_DV] = r->dv,   [TENSOR_DSINK] = r->dsink};
-    const float *const products[TENSOR_COUNT] = {[TENSOR_O] = r->o_abs,
-                                                 [TENSOR_DQ] = r->dq_abs,
-                                                 [TENSOR_DK] = r->dk_abs,
-                                                 [TENSOR_DV] = r->dv_abs,
-                                                 [TENSOR_DSINK] = r->dsink_abs};
+    const float *const refs[TENSOR_COUNT] = {
+        [TENSOR_O] = r->o,   [TENSOR_LSE] = r->lse,     [TENSOR_DQ] = r->dq,      [TENSOR_DK] = r->dk,
+        [TENSOR_DV] = r->dv, [TENSOR_DSINK] = r->dsink, [TENSOR_DBIAS] = r->dbias};
+    const float *const products[TENSOR_COUNT] = {
+        [TENSOR_O] = r->o_abs,   [TENSOR_DQ] = r->dq_abs,       [TENSOR_DK] = r->dk_abs,
+        [TENSOR_DV] = r->dv_abs, [TENSOR_DSINK] = r->dsink_abs, [TENSOR_DBIAS] = r->dbias_abs};
     const struct attn_problem *p = &view->problem;
     const struct tensor_shape shape = tensor_shape_of(p, tensor);
     struct compare_job job = {.ref = refs[tensor],
@@ -172,7 +174,8 @@ static double largest_logit_of(const struct plan_item *item)
                                    .logit_std = item->logit_std,
                                    .logit_mean = item->logit_mean,
                                    .scale = (double)item->problem.scale};
-    if (item->folder || attn_dtype_is_8_bit(item->problem.dtype) || item->problem.has_alibi)
+    if (item->folder || attn_dtype_is_8_bit(item->problem.dtype) || item->problem.has_alibi ||
+        item->problem.bias_heads > 0)
         return INFINITY;
     return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
 }
@@ -310,7 +313,7 @@ static enum attn_status measure_rows(struct backend *be, const struct compare_jo
 {
     const bool drops_most = view->problem.dropout > 0.5f;
     view->rows_sharing[tensor] = 0;
-    if (problem_is_array(tensor) || (!drops_most && view->problem.mask_block == 0))
+    if (problem_is_array(tensor) || tensor == TENSOR_DBIAS || (!drops_most && view->problem.mask_block == 0))
         return ATTN_OK;
     struct compare_job job = *of_view;
     job.heads *= job.batch * job.len;
@@ -365,7 +368,8 @@ static enum attn_status measure_references(struct backend *be, const struct plan
                                            struct check_reference *reference, struct attn_message *why)
 {
     const struct attn_problem *p = &item->problem;
-    const int64_t widest = p->head_dim > attn_v_head_dim(p) ? p->head_dim : attn_v_head_dim(p);
+    const int64_t wider = p->head_dim > attn_v_head_dim(p) ? p->head_dim : attn_v_head_dim(p);
+    const int64_t widest = p->bias_heads > 0 && p->kv_len > wider ? p->kv_len : wider;
     const size_t bytes = (size_t)widest * sizeof(float);
     void *zeros = NULL;
     TRY(be->ops->alloc(be, bytes, &zeros, why));
@@ -472,8 +476,8 @@ static enum attn_status judge_new_view(struct backend *be, const struct check_re
     as_is.signs = (struct input_signs){.elements = {0}}; /* the reference has those of the inputs */
     here.outputs = &as_is;
     for (int i = 0; i < outputs_count; i++) {
-        if (outputs[i] == TENSOR_DSINK)
-            continue; /* a sum over all sequences */
+        if (outputs[i] == TENSOR_DSINK || outputs[i] == TENSOR_DBIAS)
+            continue; /* sums over all sequences */
         struct judge_input in = judge_input_of(&here, view, outputs[i]);
         judge_rows_only(&in, NEW_VALUES_FACTOR);
         struct compare_job job = job_of(&here, view, outputs[i], &in.bounds);

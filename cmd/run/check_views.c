@@ -38,6 +38,7 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struc
         moved.sink += view->q_head_offset;
     if (moved.alibi_slopes)
         moved.alibi_slopes += view->q_head_offset;
+    moved.bias.data = check_element_at(&moved.bias, view->problem.bias_dtype, view->bias_batch, view->bias_head);
     moved.dsink = NULL;
     return moved;
 }
@@ -76,10 +77,14 @@ static struct check_view part_of(const struct plan_item *item, int64_t batch, in
     view.problem.kv_heads = 1;
     view.problem.q_heads = q_heads;
     view.problem.mask_heads = p->mask_heads > 1 ? q_heads : p->mask_heads;
+    view.problem.bias_heads = p->bias_heads > 1 ? q_heads : p->bias_heads;
+    view.bias_head = p->bias_heads > 1 ? q_head : 0;
     if (is_packed)
         return view;
     view.problem.batch = 1;
     view.problem.mask_batch = p->mask_batch > 1 ? 1 : p->mask_batch;
+    view.problem.bias_batch = p->bias_batch > 1 ? 1 : p->bias_batch;
+    view.bias_batch = p->bias_batch > 1 ? batch : 0;
     view.batch_offset = batch;
     return view;
 }
@@ -98,7 +103,7 @@ int check_make_views(const struct plan_item *item, enum check_scope scope, struc
         return 1;
     if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
         return 1;
-    if (item->mode == ATTN_BWD && p->has_sink) /* dSink sums over all sequences */
+    if (item->mode == ATTN_BWD && (p->has_sink || p->bias_heads > 0)) /* dSink and dBias sum over sequences and heads */
         return 1;
     const int64_t group = p->q_heads / p->kv_heads;
     views[0] = part_of(item, 0, 0, group);
@@ -147,6 +152,8 @@ struct check_some_rows check_some_rows_of(const struct plan_item *item, int64_t 
     rows.first_row = rows.q_offset = first_row;
     rows.view.mask_offset = mask_offset_of(p, batch, head);
     part->mask_batch = part->mask_heads = p->mask_block ? 1 : 0;
+    part->bias_batch = part->bias_heads = p->bias_heads > 0 ? 1 : 0;
+    rows.view.bias_batch = p->bias_batch > 1 ? batch : 0;
     if (!is_packed) {
         part->q_len = count;
         part->kv_len = keys;
@@ -171,6 +178,9 @@ void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const
         if (of_q[i]->data)
             of_q[i]->data =
                 (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * (i == 0 ? bytes : output_bytes);
+    if (t->bias.data)
+        t->bias.data =
+            (char *)t->bias.data + rows->first_row * t->bias.stride_row * (int64_t)attn_dtype_bytes(p->bias_dtype);
     for (int i = 0; i < 2; i++)
         of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * kv_bytes;
 }

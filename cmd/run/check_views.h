@@ -19,6 +19,7 @@ struct input_sizes {
  * of the last (batch, kv head). */
 struct check_view {
     int64_t batch_offset, q_head_offset, kv_head_offset;
+    int64_t bias_batch, bias_head;           /* where the view's part of the bias begins */
     int64_t mask_offset;                     /* where the view's part of the block mask begins */
     int64_t scale_q_offset, scale_kv_offset; /* of 8-bit inputs: where the scales of Q, of K and V begin */
     struct attn_problem problem;

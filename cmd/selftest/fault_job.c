@@ -13,11 +13,20 @@ int64_t host_tensors_elements(const struct attn_problem *p, enum problem_tensor 
     return s.batch * s.heads * s.len * s.head_dim;
 }
 
+static bool has_tensor(const struct attn_problem *p, enum attn_mode mode, enum problem_tensor tensor)
+{
+    if (tensor == TENSOR_BIAS)
+        return p->bias_heads > 0;
+    if (tensor == TENSOR_DBIAS || tensor == TENSOR_DSINK)
+        return mode == ATTN_BWD && (tensor == TENSOR_DSINK ? p->has_sink : p->bias_heads > 0);
+    return mode == ATTN_BWD || tensor <= TENSOR_O || tensor == TENSOR_LSE;
+}
+
 struct host_tensors host_tensors_make(const struct attn_problem *p, enum attn_mode mode)
 {
     struct host_tensors t = {.at = {NULL}};
     for (int i = 0; i < TENSOR_COUNT; i++)
-        if ((mode == ATTN_BWD && (i != TENSOR_DSINK || p->has_sink)) || i <= TENSOR_O || i == TENSOR_LSE)
+        if (has_tensor(p, mode, (enum problem_tensor)i))
             t.at[i] = xcalloc((unsigned long)host_tensors_elements(p, (enum problem_tensor)i), sizeof(float));
     for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(p->dtype); i++)
         t.scales[i] = xcalloc((unsigned long)quantise_scales(p, (enum quantised)i), sizeof(float));

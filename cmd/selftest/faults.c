@@ -265,6 +265,21 @@ static enum attn_status v_dim_for_k(const struct fault_job *job, enum problem_te
     return status;
 }
 
+/* Row and key of the bias have changed places, as far as it has such rows and keys. */
+static enum attn_status transposed_bias(const struct fault_job *job, enum problem_tensor tensor,
+                                        struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    const struct attn_problem *p = job->problem;
+    const int64_t plane = p->q_len * p->kv_len, planes = p->bias_batch * p->bias_heads;
+    const float *const right = job->correct->at[TENSOR_BIAS];
+    for (int64_t n = 0; n < planes * plane; n++) {
+        const int64_t row = n % plane / p->kv_len, key = n % p->kv_len;
+        wrong->at[TENSOR_BIAS][n] = right[n / plane * plane + key % p->q_len * p->kv_len + row % p->kv_len];
+    }
+    return job->attend(job->context, p, job->mode, wrong, why);
+}
+
 static bool is_causal(const struct attn_problem *p) { return p->causal; }
 static bool has_narrow_v(const struct attn_problem *p) { return attn_v_head_dim(p) < p->head_dim; }
 static bool has_two_tiles(const struct attn_problem *p) { return p->kv_len >= 2 * FAULT_TILE; }
@@ -359,6 +374,10 @@ static const struct fault faults[] = {
      .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)},
      .attributes = ATTN_WITH_ALIBI,
      .make = faults_next_slope},
+    {.name = "bias transposed",
+     .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)},
+     .attributes = ATTN_WITH_BIAS,
+     .make = transposed_bias},
 };
 
 const struct fault *fault_table(int *count)

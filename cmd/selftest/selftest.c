@@ -336,7 +336,8 @@ static const char *beyond_dense(const struct attn_problem *p)
                  {ATTN_WITH_WINDOW, "window"},
                  {ATTN_WITH_V_HEAD_DIM, "V's head dim"},
                  {ATTN_WITH_SINK, "sink"},
-                 {ATTN_WITH_ALIBI, "ALiBi"}};
+                 {ATTN_WITH_ALIBI, "ALiBi"},
+                 {ATTN_WITH_BIAS, "bias"}};
     const struct attn_request request = {.problem = p};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (attn_attributes(&request) & names[i].attribute)

@@ -12,7 +12,10 @@ struct cpu_place {
     const struct attn_problem *whole; /* with the longest lengths, by which a block mask is laid out */
     const uint8_t *block_mask;
     const float *alibi_slopes; /* of query head 0; NULL = none */
-    int64_t batch, head;       /* of the whole problem; of a backward column the first query head */
+    const float *bias;         /* of the whole problem; NULL = none */
+    float *dbias;              /* where dS is added; NULL = nowhere */
+    struct attn_tensor strides, dbias_strides;
+    int64_t batch, head; /* of the whole problem; of a backward column the first query head */
 };
 
 /* Where the keys of a sequence lie: one behind the other (table NULL), or in pages, and then k and v of a tile point at
@@ -87,6 +90,8 @@ static inline const struct cpu_kernels *cpu_kernels_best(void)
 static inline float cpu_added(const struct attn_problem *problem, const struct cpu_place *place, int64_t head,
                               int64_t row, int64_t key)
 {
+    if (place->bias)
+        return place->bias[attn_bias_offset(place->whole, place->strides, place->batch, place->head + head, row) + key];
     return place->alibi_slopes ? -place->alibi_slopes[place->head + head] *
                                      (float)attn_alibi_distance(problem->q_len, problem->kv_len, row, key)
                                : 0.0f;
@@ -95,7 +100,7 @@ static inline float cpu_added(const struct attn_problem *problem, const struct c
 /* Whether scores need more than the mask of attn_visible. */
 static inline bool cpu_has_attributes(const struct attn_problem *p)
 {
-    return p->dropout != 0.0f || p->softcap != 0.0f || p->mask_block != 0 || p->has_alibi;
+    return p->dropout != 0.0f || p->softcap != 0.0f || p->mask_block != 0 || p->has_alibi || p->bias_heads > 0;
 }
 
 /* Keys that rows [row0, row0 + rows) may see: first key of the first row, last key of the last row (both grow with the

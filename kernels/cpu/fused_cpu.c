@@ -53,7 +53,7 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
-            ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI,
+            ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS,
     SPLITS_MAX = 1024
 };
 
@@ -79,6 +79,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED, "takes up to 1024 splits");
     if (p->page_size != 0 && p->lengths != ATTN_CACHE)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes pages of a cache only");
+    if (p->bias_heads > 0 && p->bias_dtype != ATTN_FP32)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes a bias in fp32 only");
     if (request->variant && !find_kernels(request->variant)) {
         bool known = false;
         for (const struct attn_variant *v = variants; v->name; v++)
@@ -155,6 +157,7 @@ struct call {
     const struct cpu_kernels *kernels;
     const struct layout *layout;
     int64_t group;
+    bool wants_dsink, wants_dbias;
 };
 
 static float *row_of(const struct call *x, struct attn_tensor tensor, int64_t b, int64_t h, int64_t row)
@@ -179,7 +182,15 @@ static struct attn_problem sequence_of(const struct call *x, int64_t b)
 
 static struct cpu_place place_of(const struct call *x, int64_t b, int64_t head)
 {
-    return (struct cpu_place){x->p, x->t->block_mask, x->t->alibi_slopes, b, head};
+    return (struct cpu_place){.whole = x->p,
+                              .block_mask = x->t->block_mask,
+                              .alibi_slopes = x->t->alibi_slopes,
+                              .bias = x->p->bias_heads > 0 ? x->t->bias.data : NULL,
+                              .dbias = x->wants_dbias ? x->t->dbias.data : NULL,
+                              .strides = x->t->bias,
+                              .dbias_strides = x->t->dbias,
+                              .batch = b,
+                              .head = head};
 }
 
 /* Where the O and the LSE of the splits lie; NULL without splits. */
@@ -344,14 +355,15 @@ static void prepare_tile(const struct call *x, int64_t b, int64_t h, int64_t til
         (int32_t)(first / x->kernels->backward_cols);
 }
 
-static void backward_task(const struct call *x, int64_t task, const float *delta, int32_t *dq_semaphore, float *scratch)
+/* The keys of column tile `tile` of one sequence and kv head. */
+static void backward_column(const struct call *x, int64_t b, int64_t h, int64_t tile, const float *delta,
+                            int32_t *dq_semaphore, float *scratch)
 {
     const struct attn_problem *p = x->p;
     const struct attn_tensors *t = x->t;
-    const int64_t step = x->kernels->backward_cols, cols_tiles = (p->kv_len + step - 1) / step;
-    const int64_t b = task / cols_tiles / p->kv_heads, h = task / cols_tiles % p->kv_heads, head = h * x->group;
+    const int64_t step = x->kernels->backward_cols, head = h * x->group;
     const struct attn_problem one = sequence_of(x, b);
-    const int64_t col0 = task % cols_tiles * step, left = one.kv_len - col0;
+    const int64_t col0 = tile * step, left = one.kv_len - col0;
     const int64_t lse = attn_lse_index(p, t, b, head, 0);
     if (left <= 0)
         return;
@@ -398,7 +410,31 @@ static void sink_gradient(const struct call *x, const float *delta, int64_t h)
     x->t->dsink[h] = (float)sum;
 }
 
-static void backward(const struct call *x, bool wants_dsink, float *workspace)
+/* Sequences, and kv heads, whose columns are a task each. Those that add to the same dBias are one task, in which they
+ * follow each other, so that its sums have one order. */
+static int64_t task_batches(const struct call *x) { return x->wants_dbias && x->p->bias_batch == 1 ? 1 : x->p->batch; }
+
+static int64_t task_heads(const struct call *x) { return x->wants_dbias && x->p->bias_heads == 1 ? 1 : x->p->kv_heads; }
+
+static void backward_task(const struct call *x, int64_t task, int64_t cols_tiles, const float *delta,
+                          int32_t *dq_semaphore, float *scratch)
+{
+    const int64_t unit = task / cols_tiles, batches = task_batches(x), heads = task_heads(x);
+    for (int64_t b = unit / heads; b < x->p->batch; b += batches)
+        for (int64_t h = unit % heads; h < x->p->kv_heads; h += heads)
+            backward_column(x, b, h, task % cols_tiles, delta, dq_semaphore, scratch);
+}
+
+/* dBias is summed from zero. */
+static void clear_dbias_row(const struct call *x, int64_t n)
+{
+    const struct attn_problem *p = x->p;
+    const int64_t plane = n / p->q_len;
+    const int64_t at = attn_bias_offset(p, x->t->dbias, plane / p->bias_heads, plane % p->bias_heads, n % p->q_len);
+    memset((float *)x->t->dbias.data + at, 0, (size_t)p->kv_len * sizeof(float));
+}
+
+static void backward(const struct call *x, float *workspace)
 {
     const struct attn_problem *p = x->p;
     float *delta = workspace;
@@ -406,15 +442,19 @@ static void backward(const struct call *x, bool wants_dsink, float *workspace)
     float *scratch = workspace + x->layout->delta_floats + x->layout->semaphore_words;
     const int64_t row_tiles = row_tiles_of(x, p), prepared = p->batch * p->q_heads * row_tiles;
     const int64_t cols_tiles = (p->kv_len + x->kernels->backward_cols - 1) / x->kernels->backward_cols;
-    const int64_t tasks = p->batch * p->kv_heads * cols_tiles;
+    const int64_t tasks = task_batches(x) * task_heads(x) * cols_tiles;
+    const int64_t bias_rows = x->wants_dbias ? p->bias_batch * p->bias_heads * p->q_len : 0;
     int64_t next = 0;
 #pragma omp parallel num_threads(x->layout->threads)
     {
+#pragma omp for schedule(static) nowait
+        for (int64_t n = 0; n < bias_rows; n++)
+            clear_dbias_row(x, n);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < prepared; i++)
             prepare_tile(x, i / row_tiles / p->q_heads, i / row_tiles % p->q_heads, i % row_tiles, delta, dq_semaphore);
 #pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t h = 0; h < (wants_dsink ? p->q_heads : 0); h++)
+        for (int64_t h = 0; h < (x->wants_dsink ? p->q_heads : 0); h++)
             sink_gradient(x, delta, h);
         float *own = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats;
         for (;;) {
@@ -423,7 +463,7 @@ static void backward(const struct call *x, bool wants_dsink, float *workspace)
             task = next++;
             if (task >= tasks)
                 break;
-            backward_task(x, task, delta, dq_semaphore, own);
+            backward_task(x, task, cols_tiles, delta, dq_semaphore, own);
         }
     }
 }
@@ -441,16 +481,18 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const struct attn_problem *p = request->problem;
     const bool has_8_bits = attn_dtype_is_8_bit(p->dtype);
     struct cpu_widened wide;
-    struct call call = {p, tensors, kernels, &layout, p->q_heads / p->kv_heads};
+    struct call call = {p, tensors, kernels, &layout, p->q_heads / p->kv_heads, false, false};
     if (has_8_bits) {
         cpu_widen(request, tensors, (char *)run->workspace + tiles_bytes(&layout), &wide);
         call.p = &wide.problem;
         call.t = &wide.tensors;
     }
+    call.wants_dsink = attn_wanted_outputs(request) & ATTN_DSINK;
+    call.wants_dbias = attn_wanted_outputs(request) & ATTN_DBIAS;
     if (request->mode == ATTN_FWD)
         forward(&call, run->workspace);
     else
-        backward(&call, attn_wanted_outputs(request) & ATTN_DSINK, run->workspace);
+        backward(&call, run->workspace);
     if (layout.splits > 1)
         merge_splits(&call, run->workspace);
     if (has_8_bits)
@@ -458,7 +500,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     return ATTN_OK;
 }
 
-enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK };
+enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK | ATTN_DBIAS };
 
 const struct attn_impl attn_fused_cpu = {
     .abi = ATTN_ABI,

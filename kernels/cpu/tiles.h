@@ -291,7 +291,7 @@ CPU_TARGET static void online_softmax(const struct forward *s, int64_t cols)
     }
 }
 
-/* Softcap, ALiBi and block mask, before the other masks: what is scaled afterwards is divided by the scale. */
+/* Softcap, bias and block mask, before the other masks: what is scaled afterwards is divided by the scale. */
 CPU_TARGET static void cap_scores(const struct forward *s, int64_t col0, int64_t cols)
 {
     const struct cpu_forward_tile *t = s->tile;
@@ -523,7 +523,12 @@ CPU_TARGET static void attribute_gradients(const struct backward *s, int64_t hea
             const float probability = expf(logit + cpu_added(p, &t->place, head, row0 + r, key) - lse[r]);
             const float kept = attn_dropout_factor(p, t->place.batch, t->place.head + head, row0 + r, key);
             *p_at = kept * probability;
-            *ds_at = probability * (kept * *ds_at - delta[r]) * slope;
+            const float ds = probability * (kept * *ds_at - delta[r]);
+            *ds_at = ds * slope;
+            if (t->place.dbias)
+                t->place.dbias[attn_bias_offset(t->place.whole, t->place.dbias_strides, t->place.batch,
+                                                t->place.head + head, row0 + r) +
+                               key] += ds;
         }
     }
 }

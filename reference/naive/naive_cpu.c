@@ -38,7 +38,7 @@ struct naive_plan {
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
-            ATTN_WITH_DSINK | ATTN_WITH_ALIBI
+            ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS
 };
 
 static int64_t rows_of_scores(const struct attn_problem *p)
@@ -82,6 +82,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return refuse(why, "takes a cache in the forward only");
     if (p->page_size != 0 && p->lengths != ATTN_CACHE)
         return refuse(why, "takes pages of a cache only");
+    if (p->bias_heads > 0 && p->bias_dtype != ATTN_FP32)
+        return refuse(why, "takes a bias in fp32 only");
     if (!scores_bytes(p, &bytes))
         return refuse(why, "S would have more bytes than can be addressed");
     if (!blas_library()) {
@@ -285,7 +287,7 @@ static bool score_row(const struct passes *x, int64_t n, float *s, struct score_
     return true;
 }
 
-/* Softcap, ALiBi and block mask of the keys [first, last]; false when none of them is seen. slope: where the softcap's
+/* Softcap, bias and block mask of the keys [first, last]; false when none of them is seen. slope: where the softcap's
  * derivatives of the row go, NULL = nowhere. */
 static bool cap_row(const struct passes *x, const struct score_row *r, int64_t first, int64_t last, float *slope)
 {
@@ -295,8 +297,8 @@ static bool cap_row(const struct passes *x, const struct score_row *r, int64_t f
         slope[j] = element_slope(r->at[j], cap);
     for (int64_t j = first; j <= last && cap != 0.0f; j++)
         r->at[j] = element_capped(r->at[j], cap);
-    for (int64_t j = first; j <= last && x->p->has_alibi; j++)
-        r->at[j] += element_added(x->p, x->t, r->h, r->one.q_len, r->one.kv_len, r->row, j);
+    for (int64_t j = first; j <= last && (x->p->has_alibi || x->p->bias_heads > 0); j++)
+        r->at[j] += element_added(x->p, x->t, r->b, r->h, r->one.q_len, r->one.kv_len, r->row, j);
     for (int64_t j = first; j <= last && x->p->mask_block != 0; j++) {
         const bool is_visible = attn_block_is_visible(x->p, x->t->block_mask, r->b, r->h, r->row, j);
         r->at[j] = is_visible ? r->at[j] : -INFINITY;
@@ -383,10 +385,48 @@ static void score_gradients(const struct passes *x, const struct naive_plan *pla
 #pragma omp simd
         for (int64_t j = 0; j < r.one.kv_len; j++)
             at[j] = drops ? kept[j] * at[j] - prob[j] * d : prob[j] * (at[j] - d);
-        const float *slope = plan->slope ? plan->slope + (r.at - dp) : NULL;
-        for (int64_t j = 0; j < r.one.kv_len && slope; j++)
-            at[j] = prob[j] != 0 ? at[j] * slope[j] : 0.0f; /* where a key is not visible there is no slope */
     }
+}
+
+/* Softcap: dS times its derivative. */
+static void apply_slopes(const struct passes *x, const struct naive_plan *plan, float *ds)
+{
+    const struct attn_problem *p = x->p;
+    const int64_t rows = p->batch * p->q_heads * p->q_len;
+#pragma omp parallel for schedule(static) num_threads(x->threads)
+    for (int64_t n = 0; n < rows; n++) {
+        struct score_row r;
+        if (!score_row(x, n, ds, &r))
+            continue;
+        const float *prob = plan->p + (r.at - ds), *slope = plan->slope + (r.at - ds);
+        for (int64_t j = 0; j < r.one.kv_len; j++)
+            r.at[j] = prob[j] != 0 ? r.at[j] * slope[j] : 0.0f; /* where a key is not visible there is no slope */
+    }
+}
+
+/* A row of dBias: dS of what shares it, in the order of sequences and heads. */
+static void sum_bias_row(const struct passes *x, const float *ds, int64_t bias_b, int64_t bias_head, int64_t row)
+{
+    const struct attn_problem *p = x->p;
+    float *const to = (float *)x->t->dbias.data + attn_bias_offset(p, x->t->dbias, bias_b, bias_head, row);
+    memset(to, 0, (size_t)p->kv_len * sizeof *to);
+    for (int64_t b = bias_b; b < (p->bias_batch > 1 ? bias_b + 1 : p->batch); b++) {
+        const struct attn_sequence at = attn_sequence_at(p, x->t, b);
+        for (int64_t h = bias_head; row < at.q_len && h < (p->bias_heads > 1 ? bias_head + 1 : p->q_heads); h++) {
+            const float *const from = ds + scores_of(x, b, h, row);
+            for (int64_t j = 0; j < at.kv_len; j++)
+                to[j] += from[j];
+        }
+    }
+}
+
+static void sum_biases(const struct passes *x, const float *ds)
+{
+    const struct attn_problem *p = x->p;
+    const int64_t rows = p->bias_batch * p->bias_heads * p->q_len;
+#pragma omp parallel for schedule(static) num_threads(x->threads)
+    for (int64_t n = 0; n < rows; n++)
+        sum_bias_row(x, ds, n / p->q_len / p->bias_heads, n / p->q_len % p->bias_heads, n % p->q_len);
 }
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
@@ -522,6 +562,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     score_gradients(&x, plan, s, sink_rows);
     if (sink_rows)
         sum_sinks(&x, sink_rows);
+    if (attn_wanted_outputs(request) & ATTN_DBIAS)
+        sum_biases(&x, s);
+    if (plan->slope)
+        apply_slopes(&x, plan, s);
     begin(&x, "dq");
     times_keys(&x, d, scale, s, t->k, t->dq);
     begin(&x, "dk");
@@ -529,7 +573,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     return ATTN_OK;
 }
 
-enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK };
+enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK | ATTN_DBIAS };
 
 const struct attn_impl attn_naive_cpu = {
     .abi = ATTN_ABI,

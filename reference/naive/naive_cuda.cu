@@ -41,7 +41,7 @@
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
-            ATTN_WITH_DSINK | ATTN_WITH_ALIBI
+            ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS
 };
 
 /* Sequences of the same lengths, which one product multiplies: [b, b + batch), all of them where the lengths are fixed,
@@ -172,6 +172,7 @@ struct pass {
     void *matrix, *pointers; /* S, P or dP, dS; cuBLAS' scratch */
     float *sums;
     float *sink_rows; /* NULL = dSink is not asked for */
+    bool has_dbias;
 };
 
 /* A product over nothing is a matrix of zeros, unless it is added. */
@@ -333,6 +334,7 @@ static enum attn_status backward(const struct pass *pass, struct attn_message *w
     const struct attn_problem *p = pass->problem;
     const struct attn_tensors *t = pass->tensors;
     const struct naive_matrices *stored = &pass->plan->stored;
+    const struct naive_matrices without_slope = {stored->p, stored->kept, NULL};
     begin_pass(pass->run, "dv");
     enum attn_status status = multiply_group(pass, attn_v_head_dim(p), 1, stored->kept, &t->dout, &t->dv, why);
     if (status != ATTN_OK)
@@ -343,7 +345,10 @@ static enum attn_status backward(const struct pass *pass, struct attn_message *w
         return status;
     begin_pass(pass->run, "ds");
     status = is_dense(p) ? naive_gradient(p, stored->p, pass->matrix, pass->run->stream, why)
-                         : naive_masked_gradient(p, t, stored, pass->matrix, pass->sink_rows, pass->run->stream, why);
+                         : naive_masked_gradient(p, t, pass->has_dbias ? &without_slope : stored, pass->matrix,
+                                                 pass->sink_rows, pass->run->stream, why);
+    if (status == ATTN_OK && pass->has_dbias)
+        status = naive_sum_biases(p, t, stored->slope, pass->matrix, pass->run->stream, why);
     if (status == ATTN_OK && pass->sink_rows)
         status = naive_sum_sinks(p, t, pass->sink_rows, pass->run->stream, why);
     if (status != ATTN_OK)
@@ -418,6 +423,8 @@ static enum attn_status check_family(const struct attn_request *request, struct 
         return status_fail(why, ATTN_UNSUPPORTED, "naive takes 8-bit inputs with an output in fp16 or bf16");
     if (!attn_dtype_is_8_bit(p->dtype) && p->quant_scale != ATTN_SCALE_NONE)
         return status_fail(why, ATTN_UNSUPPORTED, "naive takes scales with 8-bit inputs only");
+    if (p->bias_heads > 0 && p->bias_dtype != ATTN_FP32 && p->bias_dtype != attn_output_dtype(p))
+        return status_fail(why, ATTN_UNSUPPORTED, "naive takes a bias in fp32 or in the type of the output");
     if (p->page_size != 0 && p->lengths != ATTN_CACHE)
         return status_fail(why, ATTN_UNSUPPORTED, "naive takes pages of a cache only");
     return ATTN_OK;
@@ -542,7 +549,8 @@ static enum attn_status store_p(struct naive_plan *plan, const struct attn_reque
     if (status != ATTN_OK)
         return status;
     const struct attn_run run = {};
-    const struct pass pass = {plan->blas, plan, request->problem, tensors, &run, plan->stored.p, NULL, NULL, NULL};
+    const struct pass pass = {plan->blas, plan, request->problem, tensors, &run, plan->stored.p, NULL, NULL,
+                              NULL,       false};
     status = compute_p(&pass, &plan->stored, NULL, why);
     if (status != ATTN_OK)
         return status;
@@ -597,8 +605,9 @@ static enum attn_status naive_launch(const struct attn_request *request, const s
     const struct attn_problem problem = gathered_problem(request->problem);
     float *const sink_rows =
         sink_row_bytes(request) ? (float *)(rest + group_sum_bytes(request->problem)) : NULL; /* backward: no copies */
-    const struct pass pass = {plan->blas,     plan,     &problem,      &gathered, run,
-                              run->workspace, pointers, (float *)rest, sink_rows};
+    const struct pass pass = {
+        plan->blas,     plan,     &problem,      &gathered, run,
+        run->workspace, pointers, (float *)rest, sink_rows, (attn_wanted_outputs(request) & ATTN_DBIAS) != 0};
     return request->mode == ATTN_FWD ? forward(&pass, why) : backward(&pass, why);
 }
 
@@ -612,7 +621,8 @@ static constexpr struct attn_impl naive_impl()
         "three passes with cuBLAS, S and P in device memory in the I/O dtype; copies pages, 8-bit inputs in its time";
     impl.platform = ATTN_CUDA;
     impl.repeatable[ATTN_FWD] = impl.repeatable_deterministic[ATTN_FWD] = ATTN_O | ATTN_LSE;
-    impl.repeatable[ATTN_BWD] = impl.repeatable_deterministic[ATTN_BWD] = ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK;
+    impl.repeatable[ATTN_BWD] = impl.repeatable_deterministic[ATTN_BWD] =
+        ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK | ATTN_DBIAS;
     impl.accepts = naive_accepts;
     impl.workspace_bytes = naive_workspace_bytes;
     impl.plan_bytes = naive_plan_bytes;

@@ -303,9 +303,10 @@ __device__ __forceinline__ float masked_score(const struct masked_shape &shape, 
                                               int64_t key, float x)
 {
     const bool is_visible = attn_block_is_visible(&shape.problem, shape.tensors.block_mask, at.b, at.head, at.row, key);
-    return is_visible ? element_capped(x, shape.problem.softcap) +
-                            element_added(&shape.problem, &shape.tensors, at.head, at.q_len, at.kv_len, at.row, key)
-                      : -INFINITY;
+    return is_visible
+               ? element_capped(x, shape.problem.softcap) +
+                     element_added(&shape.problem, &shape.tensors, at.b, at.head, at.q_len, at.kv_len, at.row, key)
+               : -INFINITY;
 }
 
 /* See naive_masked_softmax. */
@@ -386,6 +387,67 @@ __global__ void __launch_bounds__(MASKED_ROW_THREADS)
             gradient[first + j] = from_float<T>(out);
         }
     }
+}
+
+/* dBias from dS: an element a thread, over what shares it. 0 where no sequence has the row or the key. */
+template <typename T, typename B>
+__global__ void sum_biases(const T *ds, B *dbias, const __grid_constant__ struct masked_shape shape)
+{
+    const struct attn_problem &p = shape.problem;
+    const int64_t elements = p.bias_batch * p.bias_heads * p.q_len * p.kv_len;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < elements;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t key = i % p.kv_len, row = i / p.kv_len % p.q_len, plane = i / p.kv_len / p.q_len;
+        const int64_t bias_head = plane % p.bias_heads, bias_b = plane / p.bias_heads;
+        float sum = 0;
+        for (int64_t b = bias_b; b < (p.bias_batch > 1 ? bias_b + 1 : p.batch); b++) {
+            const struct attn_sequence at = attn_sequence_at(&p, &shape.tensors, b);
+            for (int64_t h = bias_head;
+                 row < at.q_len && key < at.kv_len && h < (p.bias_heads > 1 ? bias_head + 1 : p.q_heads); h++)
+                sum += to_float(ds[attn_lse_index(&p, &shape.tensors, b, h, row) * shape.pitch + key]);
+        }
+        dbias[attn_bias_offset(&p, shape.tensors.dbias, bias_b, bias_head, row) + key] = from_float<B>(sum);
+    }
+}
+
+/* dS times the softcap's derivative. */
+template <typename T>
+__global__ void slope_rows(T *ds, const T *slope, const __grid_constant__ struct masked_shape shape)
+{
+    for (int64_t number = blockIdx.x; number < shape.rows; number += gridDim.x) {
+        int64_t from, to;
+        masked_row(shape, number, &from, &to);
+        for (int64_t j = from + threadIdx.x; j < to; j += blockDim.x) {
+            const int64_t at = number * shape.pitch + j;
+            ds[at] = from_float<T>(to_float(ds[at]) * to_float(slope[at]));
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch_biases(const struct masked_shape *shape, const void *slope, void *ds, cudaStream_t stream)
+{
+    const struct attn_problem *p = &shape->problem;
+    const int64_t blocks = (p->bias_batch * p->bias_heads * p->q_len * p->kv_len + 255) / 256;
+    const unsigned grid = (unsigned)(blocks < 65536 ? blocks : 65536);
+    if (p->bias_dtype == ATTN_FP32)
+        sum_biases<T, float><<<grid, 256, 0, stream>>>((const T *)ds, (float *)shape->tensors.dbias.data, *shape);
+    else
+        sum_biases<T, T><<<grid, 256, 0, stream>>>((const T *)ds, (T *)shape->tensors.dbias.data, *shape);
+    if (slope)
+        slope_rows<T><<<grid_size(shape->rows), MASKED_ROW_THREADS, 0, stream>>>((T *)ds, (const T *)slope, *shape);
+    return cudaGetLastError();
+}
+
+enum attn_status naive_sum_biases(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                                  const void *slope, void *ds, void *stream, struct attn_message *why)
+{
+    const struct masked_shape shape = {*problem, *tensors, element_rows(problem), naive_pitch(problem)};
+    const cudaStream_t s = (cudaStream_t)stream;
+    const cudaError_t error = problem->dtype == ATTN_FP16   ? launch_biases<__half>(&shape, slope, ds, s)
+                              : problem->dtype == ATTN_BF16 ? launch_biases<__nv_bfloat16>(&shape, slope, ds, s)
+                                                            : launch_biases<float>(&shape, slope, ds, s);
+    return status_cuda(error, "sum_biases", why);
 }
 
 /* dSink of a head, a block each: the sum over its rows, always in the same order. */

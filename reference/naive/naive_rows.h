@@ -34,6 +34,10 @@ enum attn_status naive_masked_gradient(const struct attn_problem *, const struct
                                        const struct naive_matrices *from, void *matrix, float *sink_rows, void *stream,
                                        struct attn_message *why);
 
+/* tensors.dbias from dS without the softcap's derivative, with which dS is multiplied then. slope: NULL without one. */
+enum attn_status naive_sum_biases(const struct attn_problem *, const struct attn_tensors *, const void *slope, void *ds,
+                                  void *stream, struct attn_message *why);
+
 /* tensors.dsink from those rows. */
 enum attn_status naive_sum_sinks(const struct attn_problem *, const struct attn_tensors *, const float *sink_rows,
                                  void *stream, struct attn_message *why);

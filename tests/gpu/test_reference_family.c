@@ -51,6 +51,7 @@ static struct attn_tensors upload_inputs(struct copies *c, const struct attn_pro
     d.scale_q = upload(c, t->scale_q, scale_elements(p, false), sizeof(float));
     d.scale_k = upload(c, t->scale_k, scale_elements(p, true), sizeof(float));
     d.alibi_slopes = upload(c, t->alibi_slopes, p->q_heads, sizeof(float));
+    d.bias.data = upload(c, t->bias.data, bias_elements(p), attn_dtype_bytes(p->bias_dtype));
     d.sink = upload(c, t->sink, p->q_heads, sizeof(float));
     d.scale_v = upload(c, t->scale_v, scale_elements(p, true), sizeof(float));
     return d;
@@ -81,8 +82,8 @@ static void *download(const char *where, const void *data, int64_t elements, siz
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-static const char *const output_names[OUTPUTS] = {"o",    "lse",  "dq",   "dk",    "dv",     "|o|",
-                                                  "|dq|", "|dk|", "|dv|", "dsink", "|dsink|"};
+static const char *const output_names[OUTPUTS] = {"o",    "lse",  "dq",    "dk",      "dv",    "|o|",    "|dq|",
+                                                  "|dk|", "|dv|", "dsink", "|dsink|", "dbias", "|dbias|"};
 
 /* The rows of a tensor in the order of the outputs of the oracle, as floats. */
 static float *in_order(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
@@ -140,7 +141,10 @@ static double compare(const char *where, const struct attn_problem *p, int i, co
     if (!*got[i] || !*want[i])
         return 0;
     const int64_t count = output_elements(p, i);
-    const float *const abs = i == 0 ? *want[5] : i >= 2 && i <= 4 ? *want[i + 4] : i == 9 ? *want[10] : NULL;
+    const float *const abs = i == 0              ? *want[5]
+                             : i >= 2 && i <= 4  ? *want[i + 4]
+                             : i == 9 || i == 11 ? *want[i + 1]
+                                                 : NULL;
     const double error =
         i == 1 ? largest_difference(*got[i], *want[i], count) : distance(*got[i], *want[i], abs, share, count);
     if (!(error <= bound))
@@ -204,6 +208,9 @@ static void set_outputs(struct copies *c, const struct attn_problem *p, enum att
     t->dq.data = mode == ATTN_BWD ? guarded(c, q, bytes) : NULL;
     t->dk.data = mode == ATTN_BWD ? guarded(c, k, bytes) : NULL;
     t->dv.data = mode == ATTN_BWD ? guarded(c, v, bytes) : NULL;
+    t->dbias = t->bias;
+    t->dbias.data =
+        mode == ATTN_BWD && p->bias_heads ? guarded(c, bias_elements(p), attn_dtype_bytes(p->bias_dtype)) : NULL;
     t->dsink = mode == ATTN_BWD && p->has_sink ? guarded(c, p->q_heads, sizeof(float)) : NULL;
 }
 
@@ -229,6 +236,13 @@ static void take_outputs(const char *where, const struct attn_problem *p, const 
             *all[i].to = in_order(p, host, x, dtype, all[i].is_kv, all[i].d);
             free(data);
         }
+    if (t->dbias.data) {
+        void *const data = download(where, t->dbias.data, bias_elements(p), attn_dtype_bytes(p->bias_dtype));
+        to->dbias = floats(bias_elements(p));
+        for (int64_t i = 0; i < bias_elements(p); i++)
+            to->dbias[i] = fill_load(data, p->bias_dtype, i);
+        free(data);
+    }
     if (t->dsink)
         to->dsink = download(where, t->dsink, p->q_heads, sizeof(float));
     if (t->lse)
@@ -301,7 +315,8 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
                                          .device = &device,
                                          .mode = mode,
                                          .outputs = attn_default_outputs(mode) |
-                                                    (mode == ATTN_BWD && p->has_sink ? ATTN_DSINK : 0u)};
+                                                    (mode == ATTN_BWD && p->has_sink ? ATTN_DSINK : 0u) |
+                                                    (mode == ATTN_BWD && p->bias_heads ? ATTN_DBIAS : 0u)};
     const enum attn_dtype dtype = attn_output_dtype(p);
     const double eps = dtype == ATTN_FP32 ? 0.04 : dtype == ATTN_FP16 ? 0x1p-11 : 0x1p-8;
     struct attn_message why = {""};

@@ -132,10 +132,18 @@ static void check(const char *name, const struct attn_problem *p, const struct a
     t.dk = shaped(p, out.dk, true, d);
     t.dv = shaped(p, out.dv, true, dv);
     float *const dsink = t.dsink = p->has_sink ? guarded(p->q_heads) : NULL;
-    request.outputs = attn_default_outputs(ATTN_BWD) | (p->has_sink ? ATTN_DSINK : 0u);
+    float *const dbias = p->bias_heads ? guarded(bias_elements(p)) : NULL;
+    t.dbias = t.bias;
+    t.dbias.data = dbias;
+    request.outputs =
+        attn_default_outputs(ATTN_BWD) | (p->has_sink ? ATTN_DSINK : 0u) | (p->bias_heads ? ATTN_DBIAS : 0u);
     launch(impl, &request, &t);
     near(where, "dq", out.dq, ref.dq, ref.dq_abs, q * d, 4e-6);
     near(where, "dk", out.dk, ref.dk, ref.dk_abs, k * d, 4e-6);
+    if (dbias) {
+        near(where, "dbias", dbias, ref.dbias, ref.dbias_abs, bias_elements(p), 4e-6);
+        guarded_free(dbias, bias_elements(p), where);
+    }
     if (dsink) {
         near(where, "dsink", dsink, ref.dsink, ref.dsink_abs, p->q_heads, 4e-6);
         guarded_free(dsink, p->q_heads, where);
@@ -215,6 +223,11 @@ static const struct attn_problem problems[] = {
     {CAUSAL, .v_head_dim = 24},
     {CAUSAL, .has_sink = true},
     {ANY, .has_alibi = true},
+    {ANY, BIAS(3, 4)},
+    {BASE(2, 4, 2, 130, 331, 24, true, -1, -1), BIAS(1, 4), DROPOUT, .softcap = 3},
+    {BASE(5, 4, 2, 170, 150, 8, true, 12, -1), PACKED, BIAS(5, 1), .has_sink = true},
+    {BASE(3, 6, 3, 170, 300, 8, true, 90, -1), PACKED, BIAS(1, 1), .v_head_dim = 24},
+    {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), BIAS(3, 1)},
     {BASE(2, 4, 2, 130, 131, 24, true, -1, -1), .has_alibi = true, .softcap = 2, MASK(16, 1, 4)},
     {CAUSAL, PACKED, DROPOUT, .has_alibi = true, .has_sink = true},
     {BASE(2, 4, 2, 65, 40, 8, true, 9, -1), .has_sink = true}, /* rows that see nothing */
@@ -268,6 +281,7 @@ static const struct attn_problem forwards[] = {
     {BASE(2, 16, 1, 3, 130, 576, true, 20, -1), .lengths = ATTN_CACHE, .v_head_dim = 512},
     {BASE(3, 4, 2, 2, 600, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_sink = true},
     {BASE(3, 4, 2, 2, 600, 16, false, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_alibi = true},
+    {BASE(3, 4, 2, 2, 600, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, BIAS(3, 4)},
     {BASE(1, 2, 1, 131, 60, 8, true, 40, -1), .has_sink = true}, /* rows that see nothing */
     {BASE(2, 4, 2, 3, 130, 24, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .v_head_dim = 40},
     {BASE(2, 4, 2, 130, 500, 24, true, -1, -1), DROPOUT, .softcap = 2},

@@ -448,7 +448,8 @@ static void bits_repeat(void **state)
             free(lse);
         }
         assert_int_equal(candidates[c].impl->repeatable[ATTN_FWD], ATTN_O | ATTN_LSE);
-        assert_int_equal(candidates[c].impl->repeatable[ATTN_BWD], ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK);
+        assert_int_equal(candidates[c].impl->repeatable[ATTN_BWD],
+                         ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK | ATTN_DBIAS);
     }
     data_free(x);
 }

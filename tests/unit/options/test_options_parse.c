@@ -80,6 +80,7 @@ static const uint64_t zero_seed = 0;
 static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
 static const bool backward[3] = {false, true, false}, directions[3] = {true, true, false},
                   decode[3] = {false, false, true};
+static const enum problem_bias heads_bias = BIAS_HEADS;
 static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
                   sixteen_bit[5] = {false, true, true}, only_fp16[2] = {false, true},
                   head_and_block[3] = {false, true, true};
@@ -142,6 +143,7 @@ static const struct value_case {
      "--scale-block 0: must be a whole number from 1 to 65536"},
     {"--sink", FIELD(attributes.has_sink), &yes, "--sink=1", "--sink 1: takes no value"},
     {"--alibi", FIELD(attributes.has_alibi), &yes, "--alibi=1", "--alibi 1: takes no value"},
+    {"--bias heads", FIELD(bias), &heads_bias, "--bias rows", "--bias rows: must be none, full, heads or batch"},
     {"--dtype e4m3 --hadamard", FIELD(hadamard), &yes, "--hadamard=yes", "--hadamard yes: takes no value"},
     {"--total-tokens 4k", FIELD(total_tokens), &four_k, "--total-tokens 0",
      "--total-tokens 0: must be a whole number from 1 to 2147483647"},

@@ -214,7 +214,7 @@ static bool row_differs(const struct options *o, const struct random_attribute *
             first_item = item;
         }
         differs = memcmp(&item, &first_item, sizeof item) != 0 || strcmp(now.lengths, first.lengths) != 0 ||
-                  strcmp(now.block_mask, first.block_mask) != 0;
+                  strcmp(now.block_mask, first.block_mask) != 0 || now.bias != first.bias;
     }
     return differs;
 }

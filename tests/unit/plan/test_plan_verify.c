@@ -112,7 +112,8 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
                                     ATTN_WITH_BLOCK_MASK,
                                     ATTN_WITH_V_HEAD_DIM,
                                     ATTN_WITH_SINK,
-                                    ATTN_WITH_ALIBI};
+                                    ATTN_WITH_ALIBI,
+                                    ATTN_WITH_BIAS};
     const int families = sizeof wide / sizeof wide[0];
     (void)state;
     struct options o = parse("fabench selftest --seqlen 128,384,16k,1024k");

@@ -455,21 +455,26 @@ static void every_tensor_has_a_name_of_its_own(void **state)
 /* A promise of attn_impl.repeatable is about the tensor that has its bit. */
 static void outputs_have_the_bits_of_the_contract(void **state)
 {
-    static const enum problem_tensor want[2][4] = {{TENSOR_O, TENSOR_LSE},
-                                                   {TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DSINK}};
-    static const unsigned bits[2][4] = {{ATTN_O, ATTN_LSE}, {ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DSINK}};
+    static const enum problem_tensor want[4][5] = {{TENSOR_O, TENSOR_LSE},
+                                                   {TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DBIAS},
+                                                   {TENSOR_O, TENSOR_LSE},
+                                                   {TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_DSINK, TENSOR_DBIAS}};
+    static const unsigned bits[4][5] = {{ATTN_O, ATTN_LSE},
+                                        {ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS},
+                                        {ATTN_O, ATTN_LSE},
+                                        {ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DSINK, ATTN_DBIAS}};
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         const enum attn_mode mode = (enum attn_mode)(i % 2);
-        const struct attn_problem p = {.has_sink = i / 2 > 0};
+        const struct attn_problem p = {.has_sink = i / 2 % 2, .bias_batch = i / 4, .bias_heads = i / 4};
         unsigned all = 0;
         int count;
         const enum problem_tensor *outputs = problem_outputs(&p, mode, &count);
-        assert_int_equal(count, mode == ATTN_FWD ? 2 : 3 + p.has_sink);
+        assert_int_equal(count, mode == ATTN_FWD ? 2 : 3 + p.has_sink + p.bias_heads);
         for (int n = 0; n < count; n++) {
-            assert_int_equal(outputs[n], want[mode][n]);
-            assert_int_equal(problem_tensor_bit(outputs[n]), bits[mode][n]);
-            all |= bits[mode][n];
+            assert_int_equal(outputs[n], want[i % 4][n]);
+            assert_int_equal(problem_tensor_bit(outputs[n]), bits[i % 4][n]);
+            all |= bits[i % 4][n];
         }
         assert_int_equal(problem_wanted_outputs(&p, mode), all == attn_default_outputs(mode) ? 0 : all);
     }

@@ -469,7 +469,8 @@ static void what_is_no_record_file_is_refused(void **state)
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"samples_ms\":[1]}\n", "\"samples_ms\""},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"samples\":1,\"samples_ms\":[\"a\"]}\n", "numbers"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"tensors\":[1]}\n", "\"tensors\" must be a list of"},
-        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"tensors\":[{},{},{},{},{},{},{},{}]}\n", "at most 7"},
+        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"tensors\":[{},{},{},{},{},{},{},{},{}]}\n",
+         "at most 8"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"impl\":\"a\",\"impl\":\"b\"}\n", "duplicate"},
     };
     char sentence[512];

@@ -28,12 +28,12 @@ static inline int64_t k_rows(const struct attn_problem *p)
     return p->kv_heads * (p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len);
 }
 
-enum { OUTPUTS = 11, FIRST_ABS = 5 }; /* [0, FIRST_ABS) and their _abs but LSE's, then dSink and its _abs */
+enum { OUTPUTS = 13, FIRST_ABS = 5 }; /* [0, FIRST_ABS) and their _abs but LSE's, then dSink, dBias and theirs */
 
 static inline void list_outputs(struct reference_outputs *x, float **list[OUTPUTS])
 {
-    float **const all[OUTPUTS] = {&x->o,      &x->lse,    &x->dq,     &x->dk,    &x->dv,       &x->o_abs,
-                                  &x->dq_abs, &x->dk_abs, &x->dv_abs, &x->dsink, &x->dsink_abs};
+    float **const all[OUTPUTS] = {&x->o,      &x->lse,    &x->dq,    &x->dk,        &x->dv,    &x->o_abs,    &x->dq_abs,
+                                  &x->dk_abs, &x->dv_abs, &x->dsink, &x->dsink_abs, &x->dbias, &x->dbias_abs};
     memcpy(list, all, sizeof all);
 }
 
@@ -44,9 +44,16 @@ static inline int64_t output_columns(const struct attn_problem *p, int output)
     return is_of_v[output] ? attn_v_head_dim(p) : p->head_dim;
 }
 
+static inline int64_t bias_elements(const struct attn_problem *p)
+{
+    return p->bias_batch * p->bias_heads * p->q_len * p->kv_len;
+}
+
 static inline int64_t output_elements(const struct attn_problem *p, int output)
 {
     static const bool is_kv[OUTPUTS] = {false, false, false, true, true, false, false, true, true};
+    if (output >= 11)
+        return bias_elements(p);
     if (output >= 9)
         return p->has_sink ? p->q_heads : 0;
     return output == 1 ? q_rows(p) : (is_kv[output] ? k_rows(p) : q_rows(p)) * output_columns(p, output);
@@ -165,6 +172,19 @@ static inline void make_sink(struct made *m, uint64_t *random)
     m->t.sink = sink;
 }
 
+/* Contiguous, in bias_dtype. */
+static inline void make_bias(struct made *m, uint64_t *random)
+{
+    const struct attn_problem *p = &m->p;
+    struct attn_tensor *b = &m->t.bias;
+    *b = (struct attn_tensor){.stride_batch = p->bias_heads * p->q_len * p->kv_len,
+                              .stride_head = p->q_len * p->kv_len,
+                              .stride_row = p->kv_len};
+    b->data = keep(m, malloc((size_t)bias_elements(p) * attn_dtype_bytes(p->bias_dtype)));
+    for (int64_t i = 0; i < bias_elements(p); i++)
+        fill_store(b->data, p->bias_dtype, i, 2e-3f * ((float)random_below(random, 2000) - 1000));
+}
+
 static inline void make_slopes(struct made *m)
 {
     float *slopes = keep(m, malloc((size_t)m->p.q_heads * sizeof *slopes));
@@ -196,6 +216,8 @@ static inline struct made make(const struct attn_problem *problem)
         make_sink(&m, &random);
     if (p->has_alibi)
         make_slopes(&m);
+    if (p->bias_heads)
+        make_bias(&m, &random);
     if (p->quant_scale) {
         const int64_t per_block = p->scale_block ? p->scale_block : 1;
         m.t.scale_q = make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
@@ -309,6 +331,11 @@ static inline struct attn_problem drawn_problem(int number)
     p.v_head_dim = random_below(&random, 4) ? 0 : 8 * (1 + (int64_t)random_below(&random, 5));
     p.has_sink = random_below(&random, 3) == 0;
     p.has_alibi = random_below(&random, 3) == 0;
+    if (!p.has_alibi && random_below(&random, 3) == 0) {
+        p.bias_batch = random_below(&random, 2) ? p.batch : 1;
+        p.bias_heads = random_below(&random, 2) ? p.q_heads : 1;
+        p.bias_dtype = random_below(&random, 2) ? ATTN_FP32 : attn_output_dtype(&p);
+    }
     return p;
 }
 
@@ -334,6 +361,7 @@ static inline void poison_cache(struct made *m)
 #define ANY BASE(3, 4, 2, 70, 90, 16, false, -1, -1)
 #define CAUSAL BASE(3, 4, 2, 70, 90, 16, true, -1, -1)
 #define DROPOUT .dropout = 0.3f, .dropout_seed = 0x123456789abcdefull
+#define BIAS(planes, heads) .bias_batch = planes, .bias_heads = heads
 #define PACKED .lengths = ATTN_PACKED
 #define MASK(rows, planes, heads) .mask_block = rows, .mask_batch = planes, .mask_heads = heads
 #define EIGHT(type, mode, block)                                                                                       \

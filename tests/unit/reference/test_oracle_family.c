@@ -87,10 +87,17 @@ static double dot(const double *x, const double *y, int64_t count)
 
 enum { MAX_DIM = 64 };
 
+/* The element of the contiguous bias. */
+static int64_t bias_place(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const int64_t plane = (p->bias_batch > 1 ? b * p->bias_heads : 0) + (p->bias_heads > 1 ? h : 0);
+    return (plane * p->q_len + i) * p->kv_len + j;
+}
+
 /* One row: adds what it contributes to dk, dv and their _abs, of which row 0 is key 0 of its sequence and head, and to
  * the two sums of its head's dSink. */
 static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i, struct attn_sequence at,
-                           double *rows[4], double *keys[4], double *sinks, double *lse)
+                           double *rows[4], double *keys[4], double *sinks, double *biases, double *lse)
 {
     const struct attn_problem *p = &m->p;
     const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, dv = attn_v_head_dim(p);
@@ -117,6 +124,8 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
         if (p->softcap != 0)
             s[j] = (double)p->softcap * tanh(s[j] / (double)p->softcap);
         capped[j] = s[j];
+        if (p->bias_heads)
+            s[j] += (double)fill_load(m->t.bias.data, p->bias_dtype, bias_place(p, b, h, i, j));
         if (p->has_alibi)
             s[j] -= (double)m->t.alibi_slopes[h] * fabs((double)(i + shift - j));
         s[j] = sees ? s[j] : -INFINITY;
@@ -152,6 +161,10 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
                          ds = (double)p->scale * inner * prob * part;
             const double spread = fmax(inner * sqrt(spread2), sqrt(size2)) + (1 - inner) * fabs(part);
             const double ds_abs = fabs((double)p->scale) * prob * spread;
+            if (pass == 1 && p->bias_heads) {
+                biases[2 * bias_place(p, b, h, i, j)] += prob * part;
+                biases[2 * bias_place(p, b, h, i, j) + 1] += prob * prob * spread2;
+            }
             if (pass == 1)
                 size2 += pow(inner * prob * part, 2);
             for (int64_t c = 0; c < dv && pass == 0; c++) {
@@ -184,7 +197,8 @@ static void definition(const struct made *m, const struct reference_outputs *out
     const struct attn_problem *p = &m->p;
     const int64_t d = p->head_dim, dv = attn_v_head_dim(p), group = p->q_heads / p->kv_heads;
     double vectors[4][MAX_DIM], *rows[4] = {vectors[0], vectors[1], vectors[2], vectors[3]}, *keys[4];
-    double sinks[16][2] = {{0}};
+    double sinks[16][2] = {{0}}, *const biases = calloc((size_t)(2 * bias_elements(p) + 1), sizeof *biases);
+    assert_non_null(biases);
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t g = 0; g < p->kv_heads; g++) {
             const struct attn_sequence at = attn_sequence_at(p, &m->t, b);
@@ -196,7 +210,7 @@ static void definition(const struct made *m, const struct reference_outputs *out
                     double lse;
                     const int64_t place =
                         packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
-                    definition_row(m, b, h, i, at, rows, keys, sinks[h], &lse);
+                    definition_row(m, b, h, i, at, rows, keys, sinks[h], biases, &lse);
                     out->lse[place] = (float)lse;
                     store(out->o, place, rows[0], dv);
                     store(out->o_abs, place, rows[1], dv);
@@ -211,6 +225,11 @@ static void definition(const struct made *m, const struct reference_outputs *out
                 free(keys[n]);
             }
         }
+    for (int64_t i = 0; i < bias_elements(p); i++) {
+        out->dbias[i] = (float)biases[2 * i];
+        out->dbias_abs[i] = (float)sqrt(biases[2 * i + 1]);
+    }
+    free(biases);
     for (int64_t h = 0; h < (p->has_sink ? p->q_heads : 0); h++) {
         out->dsink[h] = (float)sinks[h][0];
         out->dsink_abs[h] = (float)sqrt(sinks[h][1]);
@@ -234,6 +253,10 @@ static const struct attn_problem problems[] = {
     {CAUSAL, .v_head_dim = 24},
     {CAUSAL, .has_sink = true},
     {ANY, .has_alibi = true},
+    {ANY, BIAS(3, 4)},
+    {CAUSAL, BIAS(1, 4), DROPOUT, .softcap = 3},
+    {BASE(5, 4, 2, 70, 50, 8, true, 12, -1), PACKED, BIAS(5, 1), .has_sink = true},
+    {CAUSAL, PACKED, BIAS(1, 1)},
     {CAUSAL, PACKED, DROPOUT, .has_alibi = true, .softcap = 3},
     {BASE(2, 4, 2, 65, 40, 8, true, 9, -1), .has_sink = true}, /* rows that see nothing */
     {ANY, PACKED, DROPOUT, .has_sink = true, .softcap = 3},
