@@ -11,7 +11,8 @@ maximum. Inputs are not stored. Element i of a tensor is the sum of the three 21
 and divided by 2^20, of which the 8 most significant bits are kept: close to normal, standard deviation 1, exact in bf16.
 Q and K are multiplied by `qk_factor` of the case (1). The stream's seed is the 64-bit FNV-1a hash of "<case>/<tensor>"
 (tests/unit/reference/golden.h does the same). Arrays of lengths, pages and block masks are stored. Needs Python 3 and
-nothing beside it.
+nothing beside it. Cases with a sink, ALiBi, a bias or another head dim of V were written by with_torch.py: their gradients
+are those of PyTorch's autograd.
 
 On 2026-11-27 --against said, of 17 cases with other inputs and results in float64 by PyTorch: largest difference 5e-8.
 """
@@ -71,14 +72,14 @@ def dot(x, y):
     return sum(map(operator.mul, x, y))
 
 
-def attend(case, q, k, v, dout, hidden):
-    """One head of one sequence: lists of rows -> o, lse, dq, dk, dv. dout None: forward only. hidden(row, key): beside the
-    mask of the case."""
+def attend(case, q, k, v, dout, hidden, sink, added):
+    """One head of one sequence: lists of rows -> o, lse, dq, dk, dv, dsink, dbias. dout None: forward only. hidden(row, key):
+    beside the mask of the case. sink: a logit, -inf = none. added(row, key): to S, behind the softcap."""
     scale, softcap, shift = case["scale"], case.get("softcap", 0), len(k) - len(q)
     left, right = case.get("window_left", -1), case.get("window_right", -1)
-    d = len(q[0]) if q else 0
-    o, lse, dq = [], [], []
-    dk, dv = [[0.0] * d for _ in k], [[0.0] * d for _ in k]
+    d, v_dim = len(q[0]) if q else 0, len(v[0]) if v else 0
+    o, lse, dq, dsink, dbias = [], [], [], 0.0, [[0.0] * len(k) for _ in q]
+    dk, dv = [[0.0] * d for _ in k], [[0.0] * v_dim for _ in k]
     for i, row in enumerate(q):
         at = i + shift
         keys = [j for j in range(len(k)) if (not case["causal"] or j <= at) and (left < 0 or j >= at - left)
@@ -88,21 +89,26 @@ def attend(case, q, k, v, dout, hidden):
         if softcap:
             tanh = [math.tanh(x / softcap) for x in s]
             s, slope = [softcap * x for x in tanh], [1 - x * x for x in tanh]
-        top = max(s, default=0.0)
+        s = [x + added(i, j) for x, j in zip(s, keys)]
+        has_terms = keys or sink > -math.inf
+        top = max(s + [sink]) if has_terms else 0.0
         e = [math.exp(x - top) for x in s]
-        total = math.fsum(e)
+        total = math.fsum(e + [math.exp(sink - top)])
         p = [x / total for x in e]
-        o.append([dot(p, [v[j][c] for j in keys]) for c in range(d)])
-        lse.append(top + math.log(total) if keys else -math.inf)
+        o.append([dot(p, [v[j][c] for j in keys]) for c in range(v_dim)])
+        lse.append(top + math.log(total) if has_terms else -math.inf)
         if dout is None:
             continue
         delta = dot(dout[i], o[i])
-        ds = [x * (dot(dout[i], v[j]) - delta) * y * scale for x, y, j in zip(p, slope, keys)]
+        dsink -= math.exp(sink - lse[i]) * delta if has_terms else 0
+        for x, j in zip(p, keys):
+            dbias[i][j] = x * (dot(dout[i], v[j]) - delta)
+        ds = [dbias[i][j] * y * scale for y, j in zip(slope, keys)]
         dq.append([dot(ds, [k[j][c] for j in keys]) for c in range(d)])
         for x, y, j in zip(p, ds, keys):
             dv[j] = [old + x * new for old, new in zip(dv[j], dout[i])]
             dk[j] = [old + y * new for old, new in zip(dk[j], row)]
-    return o, lse, dq, dk, dv
+    return o, lse, dq, dk, dv, dsink, dbias
 
 
 class Rows:
@@ -150,15 +156,30 @@ def compute(name, case, folder, stored_inputs):
     q_lens, kv_lens, (q_shape, q_at), (k_shape, k_at), (lse_shape, lse_at) = geometry(case, folder)
     d, group, is_paged = case["head_dim"], case["q_heads"] // case["kv_heads"], case.get("kind") == "paged"
 
+    v_dim = case.get("v_head_dim", d)
+    v_shape, o_shape = (*k_shape[:-1], v_dim), (*q_shape[:-1], v_dim)
+
+    def v_at(s, h, i):
+        return k_at(s, h, i) // d * v_dim
+
+    def o_at(s, h, i):
+        return q_at(s, h, i) // d * v_dim
+
     def tensor(file, shape, at):
         path = os.path.join(folder, file + ".npy")
         factor = case.get("qk_factor", 1) if file[0] in "qk" else 1
         values = read_npy(path).tolist() if stored_inputs else inputs(f"{name}/{file}", math.prod(shape), factor)
-        return Rows(values, at, d)
-    q, k, v = tensor("q", q_shape, q_at), *(tensor(x + "_pages" * is_paged, k_shape, k_at) for x in "kv")
-    dout = None if is_paged else tensor("do", q_shape, q_at)
-    o, dq = (Rows([0.0] * math.prod(q_shape), q_at, d) for _ in range(2))
-    dk, dv = (Rows([0.0] * math.prod(k_shape), k_at, d) for _ in range(2))
+        return Rows(values, at, shape[-1])
+    q, k = tensor("q", q_shape, q_at), tensor("k" + "_pages" * is_paged, k_shape, k_at)
+    v = tensor("v" + "_pages" * is_paged, v_shape, v_at)
+    dout = None if is_paged else tensor("do", o_shape, o_at)
+    o, dq = Rows([0.0] * math.prod(o_shape), o_at, v_dim), Rows([0.0] * math.prod(q_shape), q_at, d)
+    dk, dv = Rows([0.0] * math.prod(k_shape), k_at, d), Rows([0.0] * math.prod(v_shape), v_at, v_dim)
+    heads = case["q_heads"]
+    sinks = inputs(f"{name}/sink", heads, 1) if case.get("sink") else [-math.inf] * heads
+    bias_shape, bias_plane = bias_of(case)
+    bias = inputs(f"{name}/bias", math.prod(bias_shape), 1)
+    dsink, dbias = [0.0] * heads, [0.0] * len(bias)
     lse = Rows([0.0] * math.prod(lse_shape), lse_at, 1)
     mask, block = None, case.get("block_rows", 0)
     if block:
@@ -169,18 +190,38 @@ def compute(name, case, folder, stored_inputs):
 
             def hidden(i, j):
                 return mask is not None and not mask[(h * rows + i // block) * columns + j // block]
+
+            def added(i, j):
+                if bias:
+                    return bias[(bias_plane(b, h) * nq + i) * nk + j]
+                return -2 ** (-8 * (h + 1) / heads) * abs(i + nk - nq - j) if case.get("alibi") else 0.0
             got = attend(case, q.get(b, h, nq), k.get(b, h // group, nk), v.get(b, h // group, nk),
-                         dout and dout.get(b, h, nq), hidden)
+                         dout and dout.get(b, h, nq), hidden, sinks[h], added)
             o.add(b, h, got[0])
             lse.add(b, h, [[x] for x in got[1]])
             if dout:
                 dq.add(b, h, got[2])
                 dk.add(b, h // group, got[3])
                 dv.add(b, h // group, got[4])
-    results = {"o": (q_shape, o.values), "lse": (lse_shape, lse.values)}
+                dsink[h] += got[5]
+                for i, row in enumerate(got[6] if bias else []):
+                    for j, x in enumerate(row):
+                        dbias[(bias_plane(b, h) * nq + i) * nk + j] += x
+    results = {"o": (o_shape, o.values), "lse": (lse_shape, lse.values)}
     if dout:
-        results.update(dq=(q_shape, dq.values), dk=(k_shape, dk.values), dv=(k_shape, dv.values))
+        results.update(dq=(q_shape, dq.values), dk=(k_shape, dk.values), dv=(v_shape, dv.values))
+    if case.get("sink"):
+        results["dsink"] = ((heads,), dsink)
+    if bias:
+        results["dbias"] = (bias_shape, dbias)
     return results
+
+
+def bias_of(case):
+    """The shape of the bias, and which of its planes a sequence and a head have."""
+    b, h = {"full": (case.get("batch"), case["q_heads"]), "heads": (1, case["q_heads"]),
+            "batch": (case.get("batch"), 1)}.get(case.get("bias"), (0, 0))
+    return (b, h, case.get("q_len", 0), case.get("kv_len", 0)), lambda s, head: (s if b > 1 else 0) * h + (head if h > 1 else 0)
 
 
 def difference(got, want):

@@ -177,7 +177,8 @@ static inline void golden_free(struct golden *g)
  * those that are right. Packed tensors and caches lie in memory as in the files. */
 
 static const char *const golden_family_names[] = {"block_sparse_64", "paged_decode_16", "softcap_2_causal",
-                                                  "varlen_3_causal"};
+                                                  "varlen_3_causal", "v_dim_24_16",     "sink_cross",
+                                                  "alibi_softcap",   "bias_heads_sink", "bias_batch_softcap"};
 enum { GOLDEN_FAMILY_CASES = sizeof golden_family_names / sizeof *golden_family_names };
 
 struct golden_family {
@@ -223,17 +224,17 @@ static inline void golden_load_tensors(const char *name, struct golden_family *g
                                        int64_t kv_len, bool heads_first)
 {
     const struct attn_problem *p = &g->problem;
-    const int64_t d = p->head_dim, hq = p->q_heads, hk = p->kv_heads;
+    const int64_t hq = p->q_heads, hk = p->kv_heads;
     const struct {
         struct attn_tensor *to;
         const char *tensor;
-        bool is_kv;
-    } all[] = {{&g->in.q, "q", false},     {&g->in.k, "k", true},    {&g->in.v, "v", true},
-               {&g->in.dout, "do", false}, {&g->want.o, "o", false}, {&g->want.dq, "dq", false},
-               {&g->want.dk, "dk", true},  {&g->want.dv, "dv", true}};
+        bool is_kv, is_of_v;
+    } all[] = {{&g->in.q, "q", false, false},    {&g->in.k, "k", true, false},   {&g->in.v, "v", true, true},
+               {&g->in.dout, "do", false, true}, {&g->want.o, "o", false, true}, {&g->want.dq, "dq", false, false},
+               {&g->want.dk, "dk", true, false}, {&g->want.dv, "dv", true, true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        *all[i].to = golden_tensor(name, all[i].tensor, batch, all[i].is_kv ? hk : hq, all[i].is_kv ? kv_len : q_len, d,
-                                   heads_first, i < 4);
+        *all[i].to = golden_tensor(name, all[i].tensor, batch, all[i].is_kv ? hk : hq, all[i].is_kv ? kv_len : q_len,
+                                   all[i].is_of_v ? attn_v_head_dim(p) : p->head_dim, heads_first, i < 4);
     g->want.lse = golden_npy(name, "lse.npy", batch * hq * q_len);
     g->has_backward = true;
 }
@@ -279,6 +280,31 @@ static inline void golden_load_paged(const char *name, const char *json, struct 
     g->in.seqused_k = golden_array(name, "seqused_k.npy", "<i4", 4, p->batch);
 }
 
+/* Sinks, slopes and the bias, and the results that belong to them. */
+static inline void golden_load_added(const char *name, const char *json, struct golden_family *g)
+{
+    struct attn_problem *p = &g->problem;
+    p->has_sink = strstr(json, "\"sink\"") != NULL;
+    p->has_alibi = strstr(json, "\"alibi\"") != NULL;
+    if (p->has_sink) {
+        g->in.sink = golden_input(name, "sink", p->q_heads, 1);
+        g->want.dsink = golden_npy(name, "dsink.npy", p->q_heads);
+    }
+    if (p->has_alibi) {
+        float *slopes = malloc((size_t)p->q_heads * sizeof *slopes);
+        assert_non_null(slopes);
+        for (int64_t h = 0; h < p->q_heads; h++)
+            slopes[h] = exp2f(-8.0f * (float)(h + 1) / (float)p->q_heads);
+        g->in.alibi_slopes = slopes;
+    }
+    if (!strstr(json, "\"bias\""))
+        return;
+    p->bias_batch = strstr(json, "\"bias\": \"heads\"") ? 1 : p->batch;
+    p->bias_heads = strstr(json, "\"bias\": \"batch\"") ? 1 : p->q_heads;
+    g->in.bias = golden_tensor(name, "bias", p->bias_batch, p->bias_heads, p->q_len, p->kv_len, true, true);
+    g->want.dbias = golden_tensor(name, "dbias", p->bias_batch, p->bias_heads, p->q_len, p->kv_len, true, false);
+}
+
 static inline struct golden_family golden_family_load(const char *name)
 {
     size_t bytes;
@@ -296,8 +322,10 @@ static inline struct golden_family golden_family_load(const char *name)
                                   .window_right = (int64_t)golden_number_or(json, "window_right", -1),
                                   .scale = (float)golden_number(json, "scale"),
                                   .softcap = (float)golden_number_or(json, "softcap", 0),
+                                  .v_head_dim = (int64_t)golden_number_or(json, "v_head_dim", 0),
                               }};
     struct attn_problem *p = &g.problem;
+    golden_load_added(name, json, &g);
     if (strstr(json, "\"varlen\"")) {
         golden_load_packed(name, json, &g);
     } else if (strstr(json, "\"paged\"")) {
@@ -322,10 +350,11 @@ static inline struct golden_family golden_family_load(const char *name)
 
 static inline void golden_family_free(struct golden_family *g)
 {
-    const void *const all[] = {g->in.q.data,       g->in.k.data,      g->in.v.data,     g->in.dout.data,
-                               g->want.o.data,     g->want.dq.data,   g->want.dk.data,  g->want.dv.data,
-                               g->want.lse,        g->in.seqused_k,   g->in.page_table, g->in.block_mask,
-                               g->in.cu_seqlens_q, g->in.cu_seqlens_k};
+    const void *const all[] = {g->in.q.data,       g->in.k.data,       g->in.v.data,      g->in.dout.data,
+                               g->want.o.data,     g->want.dq.data,    g->want.dk.data,   g->want.dv.data,
+                               g->want.lse,        g->in.seqused_k,    g->in.page_table,  g->in.block_mask,
+                               g->in.cu_seqlens_q, g->in.cu_seqlens_k, g->in.sink,        g->want.dsink,
+                               g->in.alibi_slopes, g->in.bias.data,    g->want.dbias.data};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free((void *)(uintptr_t)all[i]);
 }

@@ -24,11 +24,14 @@ static void golden_vectors(void **state)
                    {"lse", out.lse, {g.want.lse, p->q_heads * q_len, q_len, 1}, p->q_heads, q_len, 1},
                    {"dq", out.dq, g.want.dq, p->q_heads, q_len, d},
                    {"dk", out.dk, g.want.dk, p->kv_heads, kv_len, d},
-                   {"dv", out.dv, g.want.dv, p->kv_heads, kv_len, dv}};
-        for (int n = 0; n < (g.has_backward ? 5 : 2); n++) {
+                   {"dv", out.dv, g.want.dv, p->kv_heads, kv_len, dv},
+                   {"dsink", out.dsink, {g.want.dsink, 0, 1, 1}, p->has_sink ? p->q_heads : 0, 1, 1},
+                   {"dbias", out.dbias, g.want.dbias, p->bias_heads, p->bias_heads ? p->q_len : 0, p->kv_len}};
+        for (int n = 0; n < (g.has_backward ? 7 : 2); n++) {
             const struct attn_tensor got = {all[n].got, all[n].heads * all[n].len * all[n].width,
                                             all[n].len * all[n].width, all[n].width};
-            const double rms = golden_rms(got, all[n].want, batch, all[n].heads, all[n].len, all[n].width);
+            const int64_t planes = n == 5 ? 1 : n == 6 ? p->bias_batch : batch;
+            const double rms = golden_rms(got, all[n].want, planes, all[n].heads, all[n].len, all[n].width);
             if (!(rms <= 1e-6))
                 fail_msg("%s: %s has a relative RMS error of %.3g", golden_family_names[i], all[n].name, rms);
         }
