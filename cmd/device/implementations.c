@@ -41,6 +41,9 @@ enum attn_role impls_role(const struct impls *impls, const struct attn_impl *imp
  * rounds. NAME:smem_99kb shows that slot a device whose thread blocks have 99 KB of shared memory, as those of compute
  * capability 8.6, 8.9 and 12.0, so that what a kernel does there runs beside what it does here. */
 static const char DETERMINISTIC[] = "deterministic", SMALL_MEMORY[] = "smem_99kb";
+/* NAME:invariant and NAME:fast set the fields of the request of these names. All that a name can say, in order:
+ * NAME:VARIANT:deterministic:invariant:fast. */
+static const char INVARIANT[] = "invariant", FAST[] = "fast";
 enum { SMALL_MEMORY_BYTES = 99 * 1024 };
 
 /* Checks one row of a library's table. NULL when it is usable, else the reason. */
@@ -62,7 +65,8 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
         if (!strcmp(impl->name, reserved[i]))
             return "has a name that this program keeps for its own";
     for (const struct attn_variant *v = impl->variants; v && v->name; v++)
-        if (!strcmp(v->name, DETERMINISTIC) || !strcmp(v->name, SMALL_MEMORY))
+        if (!strcmp(v->name, DETERMINISTIC) || !strcmp(v->name, SMALL_MEMORY) || !strcmp(v->name, INVARIANT) ||
+            !strcmp(v->name, FAST))
             return "has a variant of a name that this program keeps for its own";
     return NULL;
 }
@@ -180,35 +184,52 @@ static void unknown(const struct impls *impls, const char *name, enum attn_platf
     free(names);
 }
 
-/* The part of a slot's name behind the colon; NULL without one. */
-static const char *variant_of(const struct impl_slot *slot)
+/* Takes the suffix off the end of what follows the name's colon. */
+static bool take_suffix(char *behind, const char *suffix)
+{
+    const size_t all = strlen(behind), length = strlen(suffix);
+    if (all < length || strcmp(behind + all - length, suffix) != 0)
+        return false;
+    if (all == length)
+        behind[0] = '\0';
+    else if (behind[all - length - 1] == ':')
+        behind[all - length - 1] = '\0';
+    else
+        return false;
+    return true;
+}
+
+/* What follows the first colon of a slot's name. */
+static void read_suffixes(struct impl_slot *slot)
 {
     const char *colon = strchr(slot->name, ':');
-    return colon ? colon + 1 : NULL;
+    snprintf(slot->variant, sizeof slot->variant, "%s", colon ? colon + 1 : "");
+    slot->is_fast = take_suffix(slot->variant, FAST);
+    slot->is_invariant = take_suffix(slot->variant, INVARIANT);
+    slot->is_deterministic = take_suffix(slot->variant, DETERMINISTIC);
+    slot->has_small_memory = take_suffix(slot->variant, SMALL_MEMORY);
 }
 
-static bool is_deterministic(const struct impl_slot *slot)
+/* False, with a sentence, for a variant beside ":invariant", which leaves the choice to the implementation. */
+static bool check_suffixes(const struct impl_slot *slot)
 {
-    return variant_of(slot) && !strcmp(variant_of(slot), DETERMINISTIC);
-}
-
-static bool has_small_memory(const struct impl_slot *slot)
-{
-    return variant_of(slot) && !strcmp(variant_of(slot), SMALL_MEMORY);
+    if (!slot->is_invariant || !slot->variant[0])
+        return true;
+    log_error("--impl %s: invariant goes with no variant (%s)", slot->name, slot->variant);
+    return false;
 }
 
 /* False, with a sentence, when the implementation has no variant of the name that the slot asks for. */
 static bool check_variant(const struct impl_slot *slot)
 {
     const struct attn_impl *impl = slot->impl;
-    const char *variant = variant_of(slot);
-    if (!variant || !impl || is_deterministic(slot))
-        return true;
-    if (has_small_memory(slot)) {
-        if (impl->platform != ATTN_CUDA)
-            log_error("--impl %s: the CPU has no shared memory of thread blocks that could be less", slot->name);
-        return impl->platform == ATTN_CUDA;
+    const char *variant = slot->variant;
+    if (impl && slot->has_small_memory && impl->platform != ATTN_CUDA) {
+        log_error("--impl %s: the CPU has no shared memory of thread blocks that could be less", slot->name);
+        return false;
     }
+    if (!variant[0] || !impl)
+        return true;
     const char *names[64] = {NULL};
     int count = 0;
     for (const struct attn_variant *v = impl->variants; v && v->name && count < 64; v++) {
@@ -248,14 +269,15 @@ int impls_select(const struct impls *impls, const struct name_list *names, const
             return EXIT_USAGE;
         }
         snprintf(slot->name, sizeof slot->name, "%s", name);
+        read_suffixes(slot);
         snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
         slot->impl = find(impls, base, (int)platform);
         slot->role = slot->impl ? impls_role(impls, slot->impl) : ATTN_ROLE_KERNEL;
         slot->is_loaded = is_loaded(impls, slot->impl);
-        if (!check_variant(slot))
+        if (!check_suffixes(slot) || !check_variant(slot))
             return EXIT_USAGE;
         slot->device = *device;
-        if (has_small_memory(slot) && slot->device.smem_per_block_bytes > SMALL_MEMORY_BYTES)
+        if (slot->has_small_memory && slot->device.smem_per_block_bytes > SMALL_MEMORY_BYTES)
             slot->device.smem_per_block_bytes = SMALL_MEMORY_BYTES;
         const bool is_alias = !strcmp(name, "fused");
         if (!slot->impl && !is_alias) {
@@ -280,7 +302,7 @@ int impls_select(const struct impls *impls, const struct name_list *names, const
 
 const char *impl_recorded_name(const struct impl_slot *slot, const struct attn_impl *impl)
 {
-    return variant_of(slot) || !impl ? slot->name : impl->name;
+    return strchr(slot->name, ':') || !impl ? slot->name : impl->name;
 }
 
 /* "--peer x: no implementation on the CPU; must be one of fused, naive, fused_cpu, ...". */
@@ -341,12 +363,17 @@ const char *impls_peer(const struct impl_slot *slots, int count, const char *ask
 const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_request *request,
                                      struct attn_message *why)
 {
-    if (is_deterministic(slot))
-        request->deterministic = true;
-    else if (has_small_memory(slot))
+    request->deterministic |= slot->is_deterministic;
+    request->invariant |= slot->is_invariant;
+    request->fast |= slot->is_fast;
+    if (slot->has_small_memory)
         request->device = &slot->device;
-    else if (variant_of(slot))
-        request->variant = variant_of(slot);
+    if (slot->variant[0])
+        request->variant = slot->variant;
+    if (request->invariant && (request->variant || request->splits)) {
+        snprintf(why->text, sizeof why->text, "invariant goes with no %s", request->splits ? "--splits" : "variant");
+        return NULL;
+    }
     if (slot->impl)
         return slot->impl->accepts(request, why) == ATTN_OK ? slot->impl : NULL;
     snprintf(why->text, sizeof why->text, "no fused kernel for this platform in this build");

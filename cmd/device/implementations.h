@@ -22,13 +22,15 @@ enum attn_role impls_role(const struct impls *, const struct attn_impl *);
 
 /* What a sweep runs: one slot per --impl name, or the defaults. */
 struct impl_slot {
-    char name[40];                /* as given: "fused" (resolved for each problem), a name, or it with ":variant" */
+    char name[40];                /* as given: "fused" (resolved for each problem), a name, or it with ":SUFFIX"es */
     bool is_named;                /* named by the user: it is an error when it runs on no problem */
     const struct attn_impl *impl; /* NULL for "fused" */
     enum attn_role role;
     bool is_loaded;            /* of a library of --impl-lib */
     bool is_stored;            /* results of --outputs (cmd/device/stored_outputs.h) */
     struct attn_device device; /* as "name:smem_99kb" sees it; of impls_select */
+    char variant[40];          /* what the name's suffixes say; "" = none */
+    bool is_deterministic, is_invariant, is_fast, has_small_memory;
 };
 enum { IMPL_MAX_SLOTS = 32 };
 
@@ -47,8 +49,8 @@ int impls_add_peer(const struct impls *, const char *peer, const struct attn_dev
 const char *impls_peer(const struct impl_slot *slots, int count, const char *asked);
 
 /* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
- * request's variant, deterministic flag or device where the slot gives one; the device is a part of the slot. NULL with
- * the reason when it (or every fused kernel) refuses. */
+ * request's variant, flags (deterministic, invariant, fast) or device where the slot gives one; the device and the
+ * variant are parts of the slot. NULL with the reason when it (or every fused kernel) refuses. */
 const struct attn_impl *impl_resolve(const struct impl_slot *, struct attn_request *, struct attn_message *why);
 
 /* The name in the records: the implementation's own, or "name:variant" as given, so that variants of one implementation

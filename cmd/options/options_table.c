@@ -245,8 +245,10 @@ const struct option_def option_table[] = {
      .detail =
          "Implementations, as fabench list names them. fused is the first fused kernel that takes the problem. "
          "NAME:VARIANT forces one tile configuration, NAME:deterministic the deterministic mode, NAME:smem_99kb what "
-         "runs where thread blocks have 99 KB of shared memory; all can stand beside the plain NAME. A named "
-         "implementation that runs nowhere ends with 6."},
+         "runs where thread blocks have 99 KB of shared memory, NAME:invariant results of a sequence that do not "
+         "depend "
+         "on the others, NAME:fast short sums of 8-bit numbers; all can stand beside the plain NAME and, in the order "
+         "NAME:VARIANT:deterministic:invariant:fast, together. A named implementation that runs nowhere ends with 6."},
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused; the baseline's"), .unit = "NAME,...",
      .help = "what is compared", .group = GROUP_IMPL, .commands = FOR_GATES,
      .detail = "Implementations that are compared, as fabench list names them: fused in ab, those of the baseline in "

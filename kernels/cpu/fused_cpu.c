@@ -53,7 +53,8 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
-            ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS,
+            ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS |
+            ATTN_WITH_INVARIANT | ATTN_WITH_FAST,
     SPLITS_MAX = 1024
 };
 
@@ -75,6 +76,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
                          p->lengths == ATTN_CACHE ? ", and 576 with a V of 512" : "");
     if (request->mode == ATTN_BWD && (p->lengths == ATTN_CACHE || request->splits != 0))
         return attn_fail(why, ATTN_UNSUPPORTED, "takes a cache and a number of splits in the forward only");
+    if (request->invariant && (request->mode == ATTN_BWD || request->splits != 0))
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes the invariant mode in the forward only, without splits");
     if (request->splits < 0 || request->splits > SPLITS_MAX)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes up to 1024 splits");
     if (p->page_size != 0 && p->lengths != ATTN_CACHE)
@@ -509,6 +512,7 @@ const struct attn_impl attn_fused_cpu = {
     .platform = ATTN_CPU,
     .repeatable = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},
     .repeatable_deterministic = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},
+    .invariant = {FORWARD_OUTPUTS, 0}, /* a tile's work is that of its sequence; splits are as asked, never chosen */
     .accepts = accepts,
     .workspace_bytes = workspace_bytes,
     .variant = variant,

@@ -151,7 +151,11 @@ static void names_that_are_refused(void **state)
     } refused[] = {{{"nobody"}, "--impl nobody: unknown implementation"},
                    {{"fused_cpo"}, "--impl fused_cpo: unknown implementation, did you mean fused_cpu?"},
                    {{"naive", "naive"}, "--impl: naive twice"},
-                   {{"naive:fast"}, "--impl naive:fast: naive has no variants"},
+                   {{"naive:fest"}, "--impl naive:fest: naive has no variants"},
+                   {{"naive:fast:invariant"}, "--impl naive:fast:invariant: invariant goes with no variant (fast)"},
+                   {{"naivefast"}, "--impl naivefast: unknown implementation"},
+                   {{"fused_cpu:xfast"}, "--impl fused_cpu:xfast: unknown variant"},
+                   {{"fused_cpu:portable:invariant"}, "portable:invariant: invariant goes with no variant (portable)"},
                    {{"fused_cpu:portible"}, "unknown variant, did you mean fused_cpu:portable?"},
                    {{"fused_cpu:zzzzzzzzzz"}, "--impl fused_cpu:zzzzzzzzzz: unknown variant; 'fabench list' shows all"},
                    {{"naive:smem_99kb"}, "--impl naive:smem_99kb: the CPU has no shared memory"},
@@ -170,6 +174,46 @@ static void names_that_are_refused(void **state)
 #ifdef FABENCH_WITH_CUDA
     assert_int_equal(select_names(&impls, (const char *[]){"fused_sm90", NULL}, slots, &count), EXIT_USAGE);
     assert_has(said, "--impl fused_sm90: does not run on the CPU; 'fabench list' shows what does");
+#endif
+    impls_free(&impls);
+}
+
+static void a_name_of_many_suffixes(void **state)
+{
+    static const struct attn_problem p = {.batch = 1,
+                                          .q_heads = 1,
+                                          .kv_heads = 1,
+                                          .q_len = 4,
+                                          .kv_len = 4,
+                                          .head_dim = 8,
+                                          .window_left = -1,
+                                          .window_right = -1,
+                                          .scale = 1};
+    static const struct attn_device device = {.platform = ATTN_CPU, .threads = 1};
+    struct attn_request request = {.problem = &p, .device = &device};
+    struct attn_message why = {""};
+    struct impls impls;
+    struct impl_slot slots[IMPL_MAX_SLOTS];
+    int count = 0;
+    (void)state;
+    assert_int_equal(load(NULL, &impls), EXIT_OK);
+    assert_int_equal(
+        select_names(&impls, (const char *[]){"fused_cpu:deterministic:invariant:fast", NULL}, slots, &count), EXIT_OK);
+    const struct attn_impl *impl = impl_resolve(&slots[0], &request, &why);
+    assert_non_null(impl);
+    assert_true(request.deterministic && request.invariant && request.fast);
+    assert_null(request.variant);
+    assert_string_equal(impl_recorded_name(&slots[0], impl), "fused_cpu:deterministic:invariant:fast");
+    request = (struct attn_request){.problem = &p, .device = &device, .splits = 2};
+    assert_null(impl_resolve(&slots[0], &request, &why));
+    assert_string_equal(why.text, "invariant goes with no --splits");
+#if defined(__x86_64__)
+    assert_int_equal(
+        select_names(&impls, (const char *[]){"fused_cpu:portable:deterministic:fast", NULL}, slots, &count), EXIT_OK);
+    request = (struct attn_request){.problem = &p, .device = &device};
+    assert_non_null(impl_resolve(&slots[0], &request, &why));
+    assert_string_equal(request.variant, "portable");
+    assert_true(request.deterministic && !request.invariant && request.fast);
 #endif
     impls_free(&impls);
 }
@@ -211,6 +255,7 @@ static void a_slot_and_a_problem(void **state)
 #endif
     assert_string_equal(impl_resolve(&slots[2], &request, &why)->name, "naive");
     assert_true(request.deterministic);
+    assert_false(request.invariant || request.fast);
     p.dtype = ATTN_FP16; /* which no kernel of the CPU takes */
     assert_null(impl_resolve(&slots[0], &request, &why));
     assert_has(why.text, "fp32");
@@ -264,6 +309,7 @@ int main(void)
         cmocka_unit_test(a_path_without_a_slash),
         cmocka_unit_test(chosen_by_name),
         cmocka_unit_test(names_that_are_refused),
+        cmocka_unit_test(a_name_of_many_suffixes),
         cmocka_unit_test(a_slot_and_a_problem),
 #ifdef FABENCH_WITH_CUDA
         cmocka_unit_test(a_slot_with_less_shared_memory),

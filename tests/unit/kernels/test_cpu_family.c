@@ -304,12 +304,68 @@ static void caches_and_splits(void **state)
     }
 }
 
+/* The bits of a sequence in a batch and alone, where its own length is the longest. */
+static void alone(const struct made *m, int64_t b)
+{
+    struct attn_problem one = m->p;
+    struct attn_tensors batch = m->t, own = m->t;
+    const int64_t per = m->p.page_size ? (m->p.kv_len + m->p.page_size - 1) / m->p.page_size : 0;
+    const int64_t count = m->p.q_heads * m->p.q_len, columns = attn_v_head_dim(&m->p);
+    const struct attn_device device = {.platform = ATTN_CPU, .threads = 3};
+    one.batch = 1;
+    one.kv_len = m->t.seqused_k[b];
+    float *const lse[2] = {guarded(count * m->p.batch), guarded(count)};
+    float *const o[2] = {guarded(count * m->p.batch * columns), guarded(count * columns)};
+    batch.o = shaped(&m->p, o[0], false, columns);
+    batch.lse = lse[0];
+    own.o = shaped(&one, o[1], false, columns);
+    own.lse = lse[1];
+    own.q.data = (float *)own.q.data + b * own.q.stride_batch;
+    own.seqused_k += b;
+    own.page_table += b * per;
+    if (per == 0) {
+        own.k.data = (float *)own.k.data + b * own.k.stride_batch;
+        own.v.data = (float *)own.v.data + b * own.v.stride_batch;
+    }
+    launch(&attn_fused_cpu, &(struct attn_request){.problem = &m->p, .device = &device, .invariant = true}, &batch);
+    if (one.kv_len > 0) {
+        if (per > 0) /* a row of the table has as many entries as kv_len has pages */
+            one.kv_len = (one.kv_len + m->p.page_size - 1) / m->p.page_size * m->p.page_size;
+        launch(&attn_fused_cpu, &(struct attn_request){.problem = &one, .device = &device, .invariant = true}, &own);
+        assert_memory_equal(o[0] + b * count * columns, o[1], (size_t)(count * columns) * sizeof(float));
+        assert_memory_equal(lse[0] + b * count, lse[1], (size_t)count * sizeof(float));
+    }
+    guarded_free(o[0], count * m->p.batch * columns, "o");
+    guarded_free(o[1], count * columns, "o alone");
+    guarded_free(lse[0], count * m->p.batch, "lse");
+    guarded_free(lse[1], count, "lse alone");
+}
+
+static void invariant(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof forwards / sizeof *forwards; n++) {
+        struct made m = make(&forwards[n]);
+        for (int64_t b = 0; m.p.lengths == ATTN_CACHE && m.p.dropout == 0 && m.p.bias_heads == 0 && b < m.p.batch; b++)
+            alone(&m, b);
+        made_free(&m);
+    }
+    static const struct attn_device device = {.platform = ATTN_CPU, .threads = 1};
+    struct attn_message why = {""};
+    struct made m = make(&forwards[2]);
+    struct attn_request request = {.problem = &m.p, .device = &device, .splits = 2, .invariant = true};
+    assert_int_equal(attn_fused_cpu.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes the invariant mode in the forward only, without splits");
+    made_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
         cmocka_unit_test(made_problems),
         cmocka_unit_test(caches_and_splits),
+        cmocka_unit_test(invariant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
