@@ -2,8 +2,8 @@
 # How `gate` and `ab` judge on the CPU of a machine that others use too: scripts/gate_under_load.sh [REPEATS [LOAD ...]]
 #
 # Measures five records of the baseline without load, with a plugin of tests/fake that is as fast as fused_cpu. Then, at
-# each LOAD (0 4 10: so many endless loops), REPEATS (10) gates of the same plugin; and at load 0 those of a plugin that is
-# 20 % and one that is 8 % slower. Prints a line for each gate, and what is to hold:
+# each LOAD (0 4 10: so many endless loops), REPEATS (10) gates of the same plugin; and at load 0 those of a plugin that
+# is 20 % and one that is 8 % slower. Prints a line for each gate, and what is to hold:
 #   the same plugin: never REGRESS; at load 0 at least 8 of 10 pass
 #   20 % slower: found in at least 9 of 10; 8 % slower: never passes
 # Needs a quiet machine and takes one to three hours: run it where nothing else does. Exit 1 where a bar is missed.

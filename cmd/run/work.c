@@ -344,7 +344,9 @@ enum attn_status work_compare(struct work *work, struct work_member *m, double t
 
 bool work_is_beside(const struct work *work, const struct work_member *m, struct attn_message *sentence)
 {
-    if (!m->is_loaded || work->is_restless || has_failed(m) || m->check.reference->count == 0 ||
+    /* On a GPU the driver has threads of its own, and the CPU cannot do a kernel's work in its time. */
+    if (work->backend->device.platform != ATTN_CPU || !m->is_loaded || work->is_restless || has_failed(m) ||
+        m->check.reference->count == 0 ||
         m->others_ms <= WORK_OTHERS_SHARE * m->timed_ms + WORK_OTHERS_EACH_MS * (double)m->samples + WORK_OTHERS_MS)
         return false;
     snprintf(

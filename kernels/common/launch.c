@@ -46,7 +46,7 @@ enum attn_status attn_launch_kernel(const struct attn_launch *launch, const void
 
 /* Tensor maps. */
 
-enum { RANK = 4, PANEL_COLUMNS = 64, ELEMENT_BYTES = 2, ENCODE_SINCE = 12000 };
+enum { MAX_RANK = 5, PANEL_COLUMNS = 64, ELEMENT_BYTES = 2, ENCODE_SINCE = 12000 };
 
 static const int64_t MAX_STRIDE_BYTES = INT64_C(1) << 40;
 
@@ -71,24 +71,25 @@ static encode_function find_encode(void)
     return (encode_function)function;
 }
 
-enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
-                                   const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
-                                   struct attn_message *why)
+/* A dimension behind the columns. */
+struct dimension {
+    const char *name;
+    int64_t size, bytes; /* bytes: from one to the next */
+};
+
+/* A map of the columns and of `count` dimensions, with boxes of box_rows of the first of them. */
+static enum attn_status encode_map(CUtensorMap *map, const char *name, void *data, const struct attn_problem *problem,
+                                   const struct dimension *outer, int count, int box_rows, struct attn_message *why)
 {
-    const struct {
-        const char *name;
-        int64_t size, stride; /* stride in elements */
-    } outer[RANK - 1] = {
-        {"row", len, t->stride_row}, {"head", heads, t->stride_head}, {"batch", problem->batch, t->stride_batch}};
     const encode_function encode = find_encode();
-    cuuint64_t sizes[RANK] = {(cuuint64_t)problem->head_dim}, strides[RANK - 1];
-    const cuuint32_t box[RANK] = {PANEL_COLUMNS, (cuuint32_t)box_rows, 1, 1}, steps[RANK] = {1, 1, 1, 1};
+    cuuint64_t sizes[MAX_RANK] = {(cuuint64_t)problem->head_dim}, strides[MAX_RANK - 1];
+    const cuuint32_t box[MAX_RANK] = {PANEL_COLUMNS, (cuuint32_t)box_rows, 1, 1, 1}, steps[MAX_RANK] = {1, 1, 1, 1, 1};
 
     if (encode == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled (CUDA 12.0)");
-    for (int i = 0; i < RANK - 1; ++i) {
+    for (int i = 0; i < count; ++i) {
         /* A dimension of length 1 is never stepped over: any legal stride will do. */
-        const int64_t bytes = outer[i].size == 1 ? problem->head_dim * ELEMENT_BYTES : outer[i].stride * ELEMENT_BYTES;
+        const int64_t bytes = outer[i].size == 1 ? problem->head_dim * ELEMENT_BYTES : outer[i].bytes;
         if (bytes <= 0 || bytes >= MAX_STRIDE_BYTES || bytes % 16 != 0)
             return attn_fail(why, ATTN_UNSUPPORTED,
                              "tensor %s: its %s stride of %lld bytes must be a multiple of 16 from 16 to 2^40", name,
@@ -98,14 +99,45 @@ enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const str
     }
     const CUresult result =
         encode(map, problem->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-               RANK, t->data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+               (cuuint32_t)count + 1, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
-        return attn_fail(why, ATTN_ERROR,
-                         "tensor %s: cuTensorMapEncodeTiled failed (%d) for sizes %lld %lld %lld %lld, strides of %lld "
-                         "%lld %lld bytes, %d rows a box",
-                         name, (int)result, (long long)sizes[0], (long long)sizes[1], (long long)sizes[2],
-                         (long long)sizes[3], (long long)strides[0], (long long)strides[1], (long long)strides[2],
-                         box_rows);
+        return attn_fail(
+            why, ATTN_ERROR,
+            "tensor %s: cuTensorMapEncodeTiled failed (%d) for %lld columns, %lld rows of %lld bytes, %lld "
+            "heads of %lld bytes, %d rows a box",
+            name, (int)result, (long long)sizes[0], (long long)sizes[1], (long long)strides[0], (long long)sizes[2],
+            (long long)strides[1], box_rows);
     return ATTN_OK;
+}
+
+enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                   const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
+                                   struct attn_message *why)
+{
+    const struct dimension outer[] = {{"row", len, t->stride_row * ELEMENT_BYTES},
+                                      {"head", heads, t->stride_head * ELEMENT_BYTES},
+                                      {"batch", problem->batch, t->stride_batch * ELEMENT_BYTES}};
+
+    return encode_map(map, name, t->data, problem, outer, 3, box_rows, why);
+}
+
+enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                          const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
+                                          struct attn_message *why)
+{
+    const int64_t row_bytes = t->stride_row * ELEMENT_BYTES, head_bytes = t->stride_head * ELEMENT_BYTES;
+    const struct dimension fixed[] = {{"row", len, row_bytes},
+                                      {"head", heads, head_bytes},
+                                      {"batch", problem->batch, t->stride_batch * ELEMENT_BYTES},
+                                      {"wrap", 1, 0}};
+    const struct dimension packed[] = {{"row", TENSOR_MAP_WRAP, row_bytes},
+                                       {"head", heads, head_bytes},
+                                       {"end", TENSOR_MAP_MOST_ROWS, row_bytes},
+                                       {"wrap", TENSOR_MAP_MOST_ROWS, (INT64_C(1) << 34) - row_bytes}};
+
+    if (problem->lengths == ATTN_PACKED && (row_bytes <= 0 || row_bytes >= INT64_C(1) << 34))
+        return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its row stride of %lld bytes must be below 2^34", name,
+                         (long long)row_bytes);
+    return encode_map(map, name, t->data, problem, problem->lengths == ATTN_PACKED ? packed : fixed, 4, box_rows, why);
 }

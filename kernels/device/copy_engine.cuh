@@ -11,7 +11,7 @@ namespace device {
  * describes. PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor" and ".prefetch".
  *
  * One thread issues a copy. Elements outside the tensor are read as zeros and not written; a load counts the bytes of
- * its whole box. Maps here have rank 4, coordinates (column, row, head, batch). */
+ * its whole box. Maps have rank 4, coordinates (column, row, head, batch), where not said otherwise. */
 
 /* How long the second-level cache should keep what a copy touches: fractional policies that createpolicy yields, as
  * the 64-bit operand of .L2::cache_hint. */
@@ -70,6 +70,24 @@ __device__ __forceinline__ void tma_store_once(const CUtensorMap *map, uint32_t 
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group.L2::cache_hint "
                  "[%0, {%2, %3, %4, %5}], [%1], %6;" ::"l"(map),
                  "r"(shared), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(L2_EVICT_FIRST)
+                 : "memory");
+}
+
+/* Boxes of a map of rank 5, coordinates (column, row, head, end, wrap): tensor_map_encode_ranges of launch.h. */
+__device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map, uint32_t barrier, uint64_t l2_policy,
+                                         int column, int row, int head, int end, int wrap)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(shared),
+                 "l"(map), "r"(barrier), "l"(l2_policy), "r"(column), "r"(row), "r"(head), "r"(end), "r"(wrap)
+                 : "memory");
+}
+
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
+                                          int end, int wrap)
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+                 "r"(shared), "r"(column), "r"(row), "r"(head), "r"(end), "r"(wrap)
                  : "memory");
 }
 

@@ -65,6 +65,18 @@ template <int SCORES> __device__ __forceinline__ void mask_scores(float (&s)[SCO
             s[i] = -INFINITY;
 }
 
+/* The same, and those left of first[half]. */
+template <int SCORES>
+__device__ __forceinline__ void mask_scores(float (&s)[SCORES], const int (&first)[2], const int (&limit)[2])
+{
+#pragma unroll
+    for (int i = 0; i < SCORES; ++i) {
+        const int column = 8 * (i / 4) + i % 2, half = i / 2 % 2;
+        if (column >= limit[half] || column < first[half])
+            s[i] = -INFINITY;
+    }
+}
+
 /* The row max over the four threads that share a row. */
 template <int SCORES> __device__ __forceinline__ void float_row_max(float (&top)[2], const float (&s)[SCORES])
 {

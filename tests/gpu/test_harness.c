@@ -236,7 +236,8 @@ static void test_signs(unsigned long long *counters)
         memset((char *)m.host.data + 11 * size, 0xff, size);
         mirror_upload(&m);
         unsigned long long all_set = 0;
-        const unsigned long long before = signed_hash_of(&m, &(struct column_signs){{0}}, counters, &all_set);
+        const unsigned long long before =
+            signed_hash_of(&m, &(struct column_signs){.negated = {0}}, counters, &all_set);
         need_launch(harness_flip(m.device, size, 2, 3, 50, head_dim, &signs, NULL), "harness_flip");
         const unsigned long long after = signed_hash_of(&m, &signs, counters, NULL);
         unsigned char *got = host_alloc(m.bytes);

@@ -88,7 +88,7 @@ __device__ __forceinline__ void dq_warpgroup_of_pair(Smem<Tile> &smem, const Par
             }
             --tile;
             if (--in_head < 0) { /* the next head */
-                in_head = Tile::Work::last_tile(params) - keep_uniform(work.first_tile[0]);
+                in_head = Tile::Work::last_tile(params, work.begin_tile) - keep_uniform(work.first_tile[0]);
                 tile += head_tiles<Tile>(params) + in_head + 1;
             }
         }

@@ -6,6 +6,7 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
+#include "kernels/family/lengths.h"
 #include "kernels/sm90/bwd/parts.h"
 #include "kernels/sm90/fused_sm90.h"
 
@@ -63,6 +64,8 @@ static double estimated_time(const struct attn_request *request, const struct at
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
+    if (tile->has_ranges) /* a step over the keys of a block goes past the window by a tile of queries */
+        return tile->q.step_time * (double)(sm90_bwd_row_block_rows(p->head_dim) / tile->q.queries);
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
     const double time = sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
@@ -73,14 +76,24 @@ static double estimated_time(const struct attn_request *request, const struct at
     return p->causal && p->q_heads > p->kv_heads ? CAUSAL_SHARED_PAIR * time : time;
 }
 
-static const void *const lists[] = {fused_sm90_bwd_d128, fused_sm90_bwd_d64, NULL};
+/* Windows have tiles of their own. */
+static bool takes(const struct attn_request *request, const struct attn_tile *common)
+{
+    const struct fused_sm90_bwd_tile *tile = (const void *)common;
+
+    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0);
+}
+
+static const void *const lists[] = {fused_sm90_bwd_d128, fused_sm90_bwd_d64, fused_sm90_bwd_ranges, NULL};
 const struct attn_tile_table fused_sm90_bwd_tiles = {"backward", lists, sizeof *fused_sm90_bwd_d128, estimated_time,
-                                                     NULL};
+                                                     takes};
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
 
+    if (attn_check_attributes(request, ATTN_WITH_WINDOW, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
     const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&fused_sm90_bwd_tiles, request, why);
@@ -94,6 +107,9 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const enum attn_status status = check_grid(p, tile, why);
     if (status != ATTN_OK)
         return status;
+    if (tile->has_ranges && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
+        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d with windows",
+                         (int)FAMILY_MAX_LEN);
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     return sm90_bwd_fits(&shape)
                ? ATTN_OK
@@ -146,7 +162,11 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
 
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     const struct sm90_bwd_parts parts =
-        sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
+        tile->has_ranges ? (struct sm90_bwd_parts){.part_steps = INT32_MAX / 2,
+                                                   .max_parts = 1,
+                                                   .kind = SM90_BWD_EQUAL_PARTS,
+                                                   .head_works = shape.kv_tiles}
+                         : sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
     params->shift = shape.shift;
     params->q_len = shape.q_len;
     params->kv_len = shape.kv_len;
@@ -180,6 +200,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->dqk_scale = p->scale * params->dv_scale;
     params->causal = shape.causal;
     params->prefetches = prefetches_operands(p, request->device->l2_bytes);
+    params->window = family_window_of(p);
     params->row_blocks = (int)row_blocks_of(p);
     params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
 }

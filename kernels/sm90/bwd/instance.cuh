@@ -45,6 +45,14 @@ template <template <typename> class Tile> constexpr size_t smem_bytes()
     return smem_bytes_of<Tile<__half>>();
 }
 
+/* The same of windows, which are not deterministic. */
+#define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                     \
+    {{{NAME, SUMMARY "; windows"}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE>()},                                     \
+     {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, false, 1, false},                                                       \
+     true,                                                                                                             \
+     {{kernel_of<With<TILE<__half>, Ranges, Plain>, false>(),                                                          \
+       kernel_of<With<TILE<__nv_bfloat16>, Ranges, Plain>, false>()},                                                  \
+      {NULL, NULL}}},
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \
         kernel_of<With<TILE<__half>, Dense, Plain>, DETERMINISTIC>(),                                                  \
@@ -53,6 +61,7 @@ template <template <typename> class Tile> constexpr size_t smem_bytes()
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
+     false,                                                                                                            \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 
 } // namespace sm90_bwd

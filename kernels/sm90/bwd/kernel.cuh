@@ -76,7 +76,10 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
                 smem.kv_work[i] = 0;
         }
         mbarrier_init_fence();
-        smem.work[0] = work_tile<Tile::Q_TILE>(params, at.head, first, blockIdx.x / CLUSTER);
+        if constexpr (Tile::Work::HAS_RANGES)
+            smem.work[0] = Tile::Work::template work_tile<Tile>(params, at.head, first.kv_work, blockIdx.x);
+        else
+            smem.work[0] = work_tile<Tile::Q_TILE>(params, at.head, first, blockIdx.x / CLUSTER);
         if (S::TAKES_MORE && !DETERMINISTIC)
             smem.work[0].section = at.head / params.section_heads;
     }

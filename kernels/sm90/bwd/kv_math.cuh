@@ -92,9 +92,9 @@ template <typename Tile> __device__ __forceinline__ FirstStats<Tile> prefetch_st
 
 /* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns left of
  * first_visible, relative to this thread's first column, become 0; a number for each of its two keys. */
-template <bool MASKED, int SCORES, int COUNT>
+template <bool MASKED, typename Columns, int SCORES, int COUNT>
 __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, const PrefetchedStats<COUNT> &prefetched,
-                                            float scale_log2, const int (&first_visible)[2])
+                                            float scale_log2, const Columns (&visible)[2])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, c
         for (int i = 0; i < 4; ++i) {
             const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
             s[4 * n + i] = exp2_approx(x);
-            if (MASKED && 8 * n + i % 2 < first_visible[i / 2])
+            if (MASKED && !visible[i / 2].has(8 * n + i % 2))
                 s[4 * n + i] = 0.0f;
         }
     }
@@ -120,17 +120,17 @@ __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCO
     constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
     /* The first query that sees this warpgroup's first key, counted from the tile's first. */
     const int diagonal = Work::diagonal(params, first_key, tile, Tile::Q_TILE);
-    int first_visible[2] = {0, 0};
+    typename Work::Columns visible[2] = {};
 
     if (Work::is_cut(params, first_key, GROUP_KEYS, diagonal)) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int row = warp * 16 + lane / 4 + 8 * i;
-            first_visible[i] = Work::first_visible(params, first_key, row, diagonal, lane % 4 * 2);
+            visible[i] = Work::visible(params, first_key, row, diagonal, lane % 4 * 2);
         }
-        scores_to_p<true>(s, lse2, prefetched, params.scale_log2, first_visible);
+        scores_to_p<true>(s, lse2, prefetched, params.scale_log2, visible);
     } else {
-        scores_to_p<false>(s, lse2, prefetched, params.scale_log2, first_visible);
+        scores_to_p<false>(s, lse2, prefetched, params.scale_log2, visible);
     }
 }
 

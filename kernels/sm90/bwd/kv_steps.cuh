@@ -59,7 +59,7 @@ template <typename Tile> struct Walk {
     int end, first_tile;    /* behind the last step; the first tile of queries that the steps go through */
     int first_visible_tile; /* the first that sees any of the warpgroup's keys */
     PipelineState<Traits<Tile>::STAGES> pipeline;
-    int tile; /* of queries */
+    int tile, begin_tile; /* of queries; the work tile's first one */
     int step = 0;
 
     /* `group`: which of the KV warpgroups. */
@@ -103,7 +103,7 @@ template <typename Tile> struct Walk {
         } else {
             first_visible_tile = keep_uniform(tile_of_keys.first_tile[group]);
         }
-        tile = keep_uniform(tile_of_keys.begin_tile);
+        tile = begin_tile = keep_uniform(tile_of_keys.begin_tile);
         k = keep_uniform(operand.keys + k_area<Tile>(slot) * (Traits<Tile>::KV_BYTES / 16));
         return steps != NO_WORK;
     }
@@ -113,7 +113,7 @@ template <typename Tile> struct Walk {
         ++step;
         pipeline.advance();
         if (--tile < first_tile)
-            tile = Tile::Work::last_tile(params);
+            tile = Tile::Work::last_tile(params, begin_tile);
     }
 
     /* Goes on to the first step, the current one included, whose queries see any of the warpgroup's keys, and waits for

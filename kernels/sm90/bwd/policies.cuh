@@ -18,6 +18,8 @@ using WorkTile = fused_sm90_bwd_work_tile;
 struct Dense {
     /* ---- which queries see a work tile's keys ---- */
 
+    static constexpr bool HAS_RANGES = false;
+
     /* The first tile of q_tile queries that sees a key from first_key on; params.q_tiles where there is none. */
     __device__ __forceinline__ static int first_tile(const Params &params, int first_key, int q_tile)
     {
@@ -25,8 +27,8 @@ struct Dense {
                                    params.q_tiles);
     }
 
-    /* The last tile of queries of a head that sees a work tile's keys. */
-    __device__ __forceinline__ static int last_tile(const Params &params) { return params.q_tiles - 1; }
+    /* The last tile of queries of a head that sees a work tile's keys, from the one with which the work tile begins. */
+    __device__ __forceinline__ static int last_tile(const Params &params, int) { return params.q_tiles - 1; }
 
     /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */
     __device__ __forceinline__ static int diagonal(const Params &params, int key, int tile, int q_tile)
@@ -40,14 +42,20 @@ struct Dense {
         return (params.causal && diagonal + keys - 1 > 0) || first_key + keys > params.kv_len;
     }
 
-    /* The first column that sees a key, counted from the thread's first one, which is `column`; INT_MAX: none does.
-     * row: the key, counted from first_key. */
-    __device__ __forceinline__ static int first_visible(const Params &params, int first_key, int row, int diagonal,
-                                                        int column)
+    /* The columns that see a key, counted from the thread's first one, which is `column`: from `first` on, INT_MAX
+     * where none does. row: the key, counted from first_key. */
+    struct Columns {
+        int first;
+
+        __device__ __forceinline__ bool has(int column) const { return column >= first; }
+    };
+
+    __device__ __forceinline__ static Columns visible(const Params &params, int first_key, int row, int diagonal,
+                                                      int column)
     {
         if (first_key + row >= params.kv_len)
-            return INT_MAX;
-        return params.causal ? diagonal + row - column : 0;
+            return {INT_MAX};
+        return {params.causal ? diagonal + row - column : 0};
     }
 
     /* ---- where queries and keys lie ---- */

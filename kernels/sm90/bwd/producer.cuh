@@ -92,6 +92,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     PipelineState<STAGES> filled; /* the stage that is filled next */
     int left = 0;                 /* steps of the work tile that are not loaded yet */
     int batch, head, tile;        /* the step that is loaded next: a tile of queries of a query head */
+    int begin_tile;               /* the work tile's first one */
     int first_tile;               /* the last one of a head */
     int slot = 0;                 /* of the work tile */
     int loaded = 0;               /* steps of all work tiles */
@@ -195,7 +196,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     __device__ __forceinline__ void count_step(const Params &params)
     {
         if (--tile < first_tile) {
-            tile = Tile::Work::last_tile(params);
+            tile = Tile::Work::last_tile(params, begin_tile);
             ++head;
         }
         filled.advance();
@@ -253,7 +254,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         left = keep_uniform(work.steps);
         batch = keep_uniform(work.batch);
         head = keep_uniform(work.kv_head * params.group + work.first_head);
-        tile = keep_uniform(work.begin_tile);
+        tile = begin_tile = keep_uniform(work.begin_tile);
         first_tile = keep_uniform(work.first_tile[0]);
     }
 

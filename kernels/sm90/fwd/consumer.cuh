@@ -1,5 +1,7 @@
 /* A consumer warpgroup of the sm_90 forward: its way through the work tiles of the thread block. */
 #pragma once
+#include <type_traits>
+
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/memory.cuh"
@@ -15,17 +17,17 @@ namespace sm90_fwd {
 
 /* Whether a kernel has code for parts of work tiles. Causal problems have no parts: kernels for these alone, which are
  * those without ping-pong, have none. */
-template <typename Tile, typename Policies>
-constexpr bool TAKES_PARTS = Policies::PING_PONG && (Traits<Tile>::HAS_PARTS);
+template <typename Tile, bool PING_PONG>
+constexpr bool TAKES_PARTS = PING_PONG && (Traits<Tile>::HAS_PARTS) && !Tile::Work::HAS_RANGES;
 
 /* A consumer warpgroup: all work tiles of the block. Its branches and the order of its statements decide how the
  * assembler schedules the main loop (docs/kernels/sm90_fwd.md): compare the machine code after a change. */
-template <typename T, typename Tile, typename Policies>
+template <typename T, typename Tile, bool PING_PONG>
 __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params &params, int consumer)
 {
     using S = Traits<Tile>;
-    using Work = typename Policies::Work;
-    constexpr bool PING_PONG = Policies::PING_PONG, HAS_PARTS = TAKES_PARTS<Tile, Policies>;
+    using Work = typename Tile::Work;
+    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, PING_PONG>;
     const int split = Tile::KEY_SPLITS == 1 ? 0 : consumer / S::ROW_GROUPS; /* a constant where keys are not split */
     const int team = consumer - split * S::ROW_GROUPS, first_key = split * S::KEYS;
     const int lane = threadIdx.x % 32, row_in_group = threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -45,7 +47,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         ping_pong_pass<Tile>(consumer); /* warpgroup 0 begins */
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase); /* Q may still be on its way */
-        const WorkTile tile = smem.work_tile[q.stage];
+        /* That of ranges is large: it is read from shared memory where it is needed. */
+        using Copy = std::conditional_t<Work::HAS_RANGES, const WorkTileOf<Tile> &, const WorkTileOf<Tile>>;
+        Copy tile = smem.work_tile[q.stage];
         if (tile.key_blocks == 0)
             break;
         if constexpr (S::ROTATES_ROWS) /* the last rows of a causal tile have the most keys: rotate */
@@ -53,9 +57,12 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const int thread_row = row_group * 64 + row_in_group;
         const int shift = Work::shift(common, tile);
         const RowGroup group = {tile.first_row + row_group * 64, first_key, shift};
-        /* Blocks of keys are counted from the first one of this part. */
-        const int part_begin = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
-        const int first_masked = Work::template first_masked_block<Tile>(params, group) - part_begin;
+        /* Blocks of keys are counted from the first one of this part, or that these rows see. */
+        int part_begin = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
+        int n = tile.key_blocks - 1, unseen_first = 0, unseen_last = 0; /* of the tile, at both its ends */
+        if constexpr (Work::HAS_RANGES)
+            part_begin = Work::template seen_blocks<Tile>(n, unseen_first, unseen_last, params, tile, group);
+        const typename Work::Edges edges = Work::template edges<Tile>(params, tile, group, part_begin);
         const uint32_t query =
             keep_uniform(wgmma_k_major(shared_address(smem.q[q.stage]) + row_group * 64 * ROW_BYTES));
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
@@ -65,12 +72,21 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2], weight[2], sum[2];
         uint32_t p[S::SCORES / 2];
         bool moved;
-        Consumer<T, Tile, Policies> c = {
-            smem, params, consumer, tile,   k,   v,     query,      first_k,      first_v,   q_fragments, s,     o,
-            p,    rows,   alpha,    weight, sum, moved, part_begin, first_masked, first_key, thread_row,  shift, lane};
-        int n = tile.key_blocks - 1;
+        Consumer<T, Tile, PING_PONG> c = {
+            smem, params, consumer, tile,   k,   v,     query,      first_k, first_v,   q_fragments, s,     o,
+            p,    rows,   alpha,    weight, sum, moved, part_begin, edges,   first_key, thread_row,  shift, lane};
 
-        if constexpr (S::SKIPS_BLOCKS) { /* blocks that none of these rows sees */
+        if constexpr (Work::HAS_RANGES) {
+#pragma unroll 1
+            for (; unseen_last > 0; --unseen_last) {
+                if constexpr (PING_PONG) {
+                    ping_pong_wait<Tile>(consumer);
+                    ping_pong_pass<Tile>(consumer);
+                }
+                skip_stage(smem.k_full, smem.k_empty, k);
+                skip_stage(smem.v_full, smem.v_empty, v);
+            }
+        } else if constexpr (S::SKIPS_BLOCKS) { /* blocks that none of these rows sees */
             const int seen = Work::template last_seen_block<Tile>(params, group);
             const int last = HAS_PARTS ? max(seen - part_begin, 0) : seen;
             /* With ping-pong the loop is not unrolled, to keep the code that is fetched at the start short. Without it,
@@ -92,7 +108,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             o[i] = 0.0f;
         if constexpr (Tile::Q_REGISTER_STEPS > 0)
             load_q_fragments<Tile>(q_fragments, smem.q[q.stage], row_group, lane);
-        first_block(c, unreleased_q, n, Work::seen_end(params, group) - (part_begin + n) * Tile::BLOCK_N);
+        first_block(c, unreleased_q, n, Work::seen_end(params, tile, group) - (part_begin + n) * Tile::BLOCK_N);
         moved = false;
         weight[0] = weight[1] = 0.0f;
         sum[0] = rows.sum[0];
@@ -123,22 +139,31 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             threadIdx.x % WARPGROUP;
         float scale_own[2] = {1.0f, 1.0f}, scale_sent[2];
         if (S::FINALIZES_EARLY && split == S::LAST_SPLIT) /* while the last product runs */
-            finalize_rows<T, Tile, Work>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row, smem);
+            finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row, smem);
         wgmma_wait<0>();
         wgmma_hold(o);
         release_and_advance(smem.v_empty, v);
+        if constexpr (Work::HAS_RANGES) {
+#pragma unroll 1
+            for (; unseen_first > 0; --unseen_first) {
+                if constexpr (PING_PONG) {
+                    ping_pong_wait<Tile>(consumer);
+                    ping_pong_pass<Tile>(consumer);
+                }
+                skip_stage(smem.k_full, smem.k_empty, k);
+                skip_stage(smem.v_full, smem.v_empty, v);
+            }
+        }
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
-                finalize_rows<T, Tile, Work>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row,
-                                             smem);
+                finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row, smem);
             /* Read here and not before the main loop, which has no register for it. */
             const int slot = HAS_PARTS ? smem.key_part[q.stage].slot : -1;
             if (HAS_PARTS && slot >= 0)
                 store_part<Tile>(o, scale_own, rows, slot, params,
                                  (S::IS_PAIR ? pair_rank() * Tile::BLOCK_M : 0) + warp_row);
             else
-                write_output<T, Work>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team,
-                                      warp_row);
+                write_output<T>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
         } else if constexpr (Tile::KEY_SPLITS == 2) {
             send_partial<Tile>(exchange, team, o, rows);
         }

@@ -71,15 +71,15 @@ struct TopWeight {
  * is to be multiplied with: `scale_own` (which contains 1 / what O is divided by, or 0 in a row that sees no key) for
  * that of this warpgroup, `scale_sent` for that of split 0, whose row max and row sum it waits for. `rows` has the sums
  * of whole rows afterwards. */
-template <typename T, typename Tile, typename Work>
+template <typename T, typename Tile>
 __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
                                               const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
-                                              const float4 *exchange, const WorkTile &tile, const Params &params,
-                                              int team, int warp_row, SharedStorage<Tile> &smem)
+                                              const float4 *exchange, const WorkTileOf<Tile> &tile,
+                                              const Params &params, int team, int warp_row, SharedStorage<Tile> &smem)
 {
     using S = Traits<Tile>;
     const int lane = threadIdx.x % 32, q_row = tile.first_row + warp_row + lane / 4;
-    float *const lse = Work::lse(params, tile);
+    float *const lse = Tile::Work::lse(params, tile);
     TopWeight top[2];
 
     if constexpr (!S::HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             sum *= 1 << LESS_LOG2;
         }
         rows.sum[half] = sum;
-        if (lane % 4 == 0 && q_row + 8 * half < Work::q_len(params, tile))
+        if (lane % 4 == 0 && q_row + 8 * half < Tile::Work::q_len(params, tile))
             lse[q_row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
     }
 }
@@ -182,9 +182,10 @@ template <int OUTPUTS> __device__ __forceinline__ void clear_unseen_rows(float (
 
 /* This warp's O, rounded, to Q's stage, which all warps of the team have read for the last time, and from there to
  * device memory by TMA, which does not write rows from q_len on. */
-template <typename T, typename Tile, typename Work>
-__device__ __forceinline__ void store_output(const uint16_t *q_stage, const WorkTile &tile, const Params &params,
-                                             int warp_row, const float (&o)[Traits<Tile>::ACCUMULATORS])
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_output(const uint16_t *q_stage, const WorkTileOf<Tile> &tile,
+                                             const Params &params, int warp_row,
+                                             const float (&o)[Traits<Tile>::ACCUMULATORS])
 {
     const int lane = threadIdx.x % 32;
     const uint32_t to = shared_address(q_stage) + warp_row * ROW_BYTES;
@@ -199,8 +200,8 @@ __device__ __forceinline__ void store_output(const uint16_t *q_stage, const Work
     if (elect_one()) {
 #pragma unroll
         for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel)
-            tma_store(&params.o, to + panel * Traits<Tile>::Q_PANEL_BYTES, panel * PANEL_COLUMNS,
-                      Work::q_coordinate(tile, tile.first_row + warp_row), tile.head, Work::batch_coordinate(tile));
+            Tile::Work::store(&params.o, to + panel * Traits<Tile>::Q_PANEL_BYTES, panel * PANEL_COLUMNS,
+                              Tile::Work::q_place(tile, tile.first_row + warp_row));
         tma_store_commit();
     }
 }
@@ -232,11 +233,11 @@ __device__ __forceinline__ void store_part(const float (&o)[Traits<Tile>::ACCUMU
 }
 
 /* Last split: writes O of a tile. */
-template <typename T, typename Work, typename Tile>
+template <typename T, typename Tile>
 __device__ __forceinline__ void write_output(SharedStorage<Tile> &smem, int stage,
                                              float (&o)[Traits<Tile>::ACCUMULATORS], const float (&scale_own)[2],
                                              const float (&scale_sent)[2], const RowState &rows, const float4 *exchange,
-                                             const WorkTile &tile, const Params &params, int team, int warp_row)
+                                             const WorkTileOf<Tile> &tile, const Params &params, int team, int warp_row)
 {
     if constexpr (Tile::KEY_SPLITS == 1)
         rescale(o, scale_own);
@@ -245,7 +246,7 @@ __device__ __forceinline__ void write_output(SharedStorage<Tile> &smem, int stag
     clear_unseen_rows(o, rows);
     if constexpr (Tile::KEY_SPLITS == 1)
         bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
-    store_output<T, Tile, Work>(smem.q[stage], tile, params, warp_row, o);
+    store_output<T, Tile>(smem.q[stage], tile, params, warp_row, o);
 }
 
 } // namespace sm90_fwd

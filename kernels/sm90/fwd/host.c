@@ -7,6 +7,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
 #include "kernels/common/makespan.h"
+#include "kernels/family/schedule.h"
 #include "kernels/sm90/fused_sm90.h"
 
 enum {
@@ -15,7 +16,8 @@ enum {
     /* Pairs of thread blocks are there for steady load (tiles.cuh): chosen where a multiprocessor goes through so
      * many keys or more, some 0.4 ms on an H200. In shorter launches they are slower, and were not measured under
      * load. */
-    LEAST_PAIR_KEYS = 34000
+    LEAST_PAIR_KEYS = 34000,
+    COUNTER_BYTES = 256 /* of windows and packed lengths; of dense attention: tail.c */
 };
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
@@ -86,14 +88,24 @@ static double estimated_time(const struct attn_request *request, const struct at
 
     if (tile->cluster > request->device->multiprocessors)
         return INFINITY;
+    if (tile->has_ranges)
+        return tile->cost;
     const double keys = request->problem->causal ? causal_keys(request, tile) : full_work_of(request, tile).keys;
 
     return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
 }
 
-static const void *const lists[] = {fused_sm90_fwd_d128, fused_sm90_fwd_d64, NULL};
+/* Windows and packed lengths have tiles of their own. */
+static bool takes(const struct attn_request *request, const struct attn_tile *common)
+{
+    const struct fused_sm90_fwd_tile *tile = (const void *)common;
+
+    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0);
+}
+
+static const void *const lists[] = {fused_sm90_fwd_d128, fused_sm90_fwd_d64, fused_sm90_fwd_ranges, NULL};
 const struct attn_tile_table fused_sm90_fwd_tiles = {"forward", lists, sizeof *fused_sm90_fwd_d128, estimated_time,
-                                                     NULL};
+                                                     takes};
 
 int64_t fused_sm90_fwd_sections(const struct attn_problem *p, size_t l2_bytes)
 {
@@ -117,6 +129,30 @@ static void set_sections(struct fused_sm90_fwd_params *params, const struct attn
     params->first_heads = divisor_of((groups - others * size) * group);
 }
 
+/* How the kernels ahead list the work tiles of packed sequences. */
+static struct family_tiling tiling_of(const struct fused_sm90_fwd_tile *tile)
+{
+    return (struct family_tiling){false, tile->block_m, tile->block_n, false};
+}
+
+/* Windows and lengths; the counter is behind the list of work tiles in the workspace. */
+static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_request *request,
+                       const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile, char *workspace)
+{
+    const struct attn_problem *p = request->problem;
+    const struct family_tiling tiling = tiling_of(tile);
+
+    params->ranges.lengths = family_lengths_of(p, t);
+    params->ranges.window = family_window_of(p);
+    params->ranges.order = family_work_order_of(p, &tiling, workspace);
+    params->tail = (struct sm90_fwd_tail){INT32_MAX, 0, 1, 0, 0};
+    params->tail_works = divisor_of(1);
+    params->work_rows = tile->block_m;
+    if (p->lengths == ATTN_PACKED)
+        params->tiles = (int)(family_work_tiles(p, false, tile->block_m) * p->q_heads);
+    params->tile_counter = (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
+}
+
 /* Parts of the last work tiles, and the workspace. */
 static void set_parts(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                       const struct fused_sm90_fwd_tile *tile, char *workspace)
@@ -138,14 +174,17 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
 {
     const struct attn_problem *p = request->problem;
     const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
-    enum attn_status status = tensor_map_encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
+    enum attn_status (*const encode)(CUtensorMap *, const char *, const struct attn_tensor *,
+                                     const struct attn_problem *, int64_t, int64_t, int, struct attn_message *) =
+        tile->has_ranges ? tensor_map_encode_ranges : tensor_map_encode;
+    enum attn_status status = encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
 
     if (status == ATTN_OK)
-        status = tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, loaded_keys, why);
+        status = encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, loaded_keys, why);
     if (status == ATTN_OK)
-        status = tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, loaded_keys, why);
+        status = encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, loaded_keys, why);
     if (status == ATTN_OK)
-        status = tensor_map_encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
+        status = encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
     params->lse = t->lse;
     params->q_len = (int)p->q_len;
     params->kv_len = (int)p->kv_len;
@@ -157,7 +196,10 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = p->causal;
     params->o_rows = t->o;
-    set_parts(params, request, tile, workspace);
+    if (tile->has_ranges)
+        set_ranges(params, request, t, tile, workspace);
+    else
+        set_parts(params, request, tile, workspace);
     return status;
 }
 
@@ -171,8 +213,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (tile->cluster > request->device->multiprocessors)
         return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
                          tile->cluster, request->device->multiprocessors);
-    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
-        return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
+    const int64_t most = tile->has_ranges ? FAMILY_MAX_LEN : MAX_LEN;
+    if (p->q_len > most || p->kv_len > most)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld%s", (long long)most,
+                         tile->has_ranges ? " with windows and packed sequences" : "");
+    const struct family_tiling tiling = tiling_of(tile);
+    if (tile->has_ranges && family_check_grid(p, &tiling, p->q_heads, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
     const int64_t row_tiles = row_tiles_of(p, tile);
     const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
     /* The counter may run past the last tile by the number of blocks. There are parts only where tiles are some hundred
@@ -191,6 +238,10 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (!tile)
         return 0;
+    if (tile->has_ranges) {
+        const struct family_tiling tiling = tiling_of(tile);
+        return family_schedule_bytes(request->problem, &tiling) + COUNTER_BYTES;
+    }
     const struct sm90_fwd_tail tail = full_work_of(request, tile).tail;
     return (size_t)sm90_fwd_workspace_of(&tail, rows_of(tile), tile->tile.head_dim).bytes;
 }
@@ -207,6 +258,12 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
+    if (tile->has_ranges) {
+        const struct family_tiling tiling = tiling_of(tile);
+        status = family_launch_schedule(request, tensors, &tiling, 1, 1, run, why);
+        if (status != ATTN_OK)
+            return status;
+    }
     const int places = places_of(request->device, tile), clusters = places < params.tiles ? places : params.tiles;
     cudaError_t error = cudaSuccess;
     if (clusters == params.tiles)

@@ -7,10 +7,10 @@ namespace sm90_fwd {
 /* Warpgroups that skip different blocks of causal problems do not take turns (ping-pong). */
 #define KERNELS(TILE, PING_PONG)                                                                                       \
     {                                                                                                                  \
-        fused_fwd_kernel<__half, TILE, Policies<Dense, Plain, PING_PONG>>,                                             \
-            fused_fwd_kernel<__nv_bfloat16, TILE, Policies<Dense, Plain, PING_PONG>>                                   \
+        fused_fwd_kernel<__half, With<TILE, Dense, Plain>, PING_PONG>,                                                 \
+            fused_fwd_kernel<__nv_bfloat16, With<TILE, Dense, Plain>, PING_PONG>                                       \
     }
-#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::ROTATES_ROWS))
+#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<With<TILE, Dense, Plain>>::ROTATES_ROWS))
 #define SPLITS_NAME_1 ""
 #define SPLITS_NAME_2 "_k2"
 #define SPLITS_TEXT_1 ""
@@ -26,14 +26,15 @@ namespace sm90_fwd {
     }
 #define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER)                              \
     {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), DIM, 1,                                                              \
-      sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>)},                                          \
+      sizeof(SharedStorage<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>)},                      \
      ROWS,                                                                                                             \
      BLOCKS,                                                                                                           \
-     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>::THREADS,                                                  \
+     Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::THREADS,                              \
      KEYS,                                                                                                             \
      COST,                                                                                                             \
      START,                                                                                                            \
-     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>::HAS_PARTS,                                                \
+     Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::HAS_PARTS,                            \
+     false,                                                                                                            \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \
       CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS))}},
 

@@ -57,14 +57,13 @@
 
 namespace sm90_fwd {
 
-template <typename T, typename Tile, typename Policies>
+template <typename T, typename Tile, bool PING_PONG>
 __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(const __grid_constant__ Params params)
 {
     using S = Traits<Tile>;
     extern __shared__ char shared[];
     SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
-    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, Policies>;
-    using Work = typename Policies::Work;
+    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, PING_PONG>;
     const int warp = keep_uniform(threadIdx.x / 32), warpgroup = warp / 4;
     static_assert(!S::HAS_SUM_COLUMN || offsetof(SharedStorage<Tile>, ones) % 1024 == 0, "panels begin on 1024 bytes");
 
@@ -75,7 +74,9 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         mbarrier_init(shared_address(&smem.k_full[0]), 1);
         mbarrier_init(shared_address(&smem.v_full[0]), 1);
         mbarrier_init_fence();
-        const WorkTile tile = load_prologue<Work, Tile>(smem, params);
+        WorkTileOf<Tile> first_tile;
+        if constexpr (!Tile::Work::HAS_RANGES)
+            first_tile = load_prologue<Tile>(smem, params);
         for (int i = 0; i < Q_STAGES; ++i) {
             if (i > 0)
                 mbarrier_init(shared_address(&smem.q_full[i]), 1);
@@ -93,7 +94,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         if constexpr (S::IS_PAIR)
             init_pair(smem);
         mbarrier_init_fence();
-        publish_work_tile<Tile, HAS_PARTS>(smem, 0, tile, {0, -1});
+        if constexpr (!Tile::Work::HAS_RANGES)
+            publish_work_tile<Tile, HAS_PARTS>(smem, 0, first_tile, {0, -1});
         tma_prefetch_map(&params.o);
     }
     if (S::HAS_SUM_COLUMN && warpgroup == 1)
@@ -104,16 +106,18 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     if (warpgroup == 0) {
         registers_decrease<S::PRODUCER_REGISTERS>();
         if (warp < 2 && elect_one()) {
-            if (warp == 0)
-                produce_qk<Work, Tile, HAS_PARTS>(smem, params);
+            if (warp != 0)
+                produce_v<Tile, HAS_PARTS>(smem, params);
+            else if constexpr (Tile::Work::HAS_RANGES)
+                produce_qk_of_ranges<Tile>(smem, params);
             else
-                produce_v<Work, Tile, HAS_PARTS>(smem, params);
+                produce_qk<Tile, HAS_PARTS>(smem, params);
             if constexpr (S::IS_PAIR)
                 leave_pair();
         }
     } else {
         registers_increase<S::CONSUMER_REGISTERS>();
-        consume<T, Tile, Policies>(smem, params, warpgroup - 1);
+        consume<T, Tile, PING_PONG>(smem, params, warpgroup - 1);
         if constexpr (S::IS_PAIR)
             leave_pair();
     }

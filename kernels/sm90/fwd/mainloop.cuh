@@ -133,20 +133,20 @@ __device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const
 
 /* A consumer warpgroup within a work tile: what the steps of the main loop read and write, by reference. The variables
  * themselves are those of consume (consumer.cuh): a struct that owned them would keep them in other registers. */
-template <typename KernelElement, typename KernelTile, typename KernelPolicies> struct Consumer {
+template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct Consumer {
     using T = KernelElement;
     using Tile = KernelTile;
-    using Work = typename KernelPolicies::Work;
-    using Score = typename KernelPolicies::Score;
+    using Work = typename Tile::Work;
+    using Score = typename Tile::Score;
     using S = Traits<Tile>;
-    static constexpr bool PING_PONG = KernelPolicies::PING_PONG;
+    static constexpr bool PING_PONG = TAKES_TURNS;
     static constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
     static constexpr uint32_t STAGE_STEP = S::PANELS * S::KV_PANEL_BYTES / 16; /* of an operand, to the next stage */
 
     SharedStorage<Tile> &smem;
     const Params &params;
     const int &number; /* which consumer */
-    const WorkTile &tile;
+    const WorkTileOf<Tile> &tile;
     PipelineState<Tile::STAGES> &k, &v;
     /* Operands of wgmma: the warpgroup's rows of Q, and its keys in stage 0 of K and of V. */
     const uint32_t &query, &first_k, &first_v;
@@ -161,7 +161,8 @@ template <typename KernelElement, typename KernelTile, typename KernelPolicies> 
      * correct_largest: a score was above its limit, whether the row max has moved or not; then `weight` is set. */
     bool &moved;
     /* Blocks of keys are counted from the first one of this part of the work tile. */
-    const int &part_begin, &first_masked;             /* first_masked: Work::first_masked_block, counted likewise */
+    const int &part_begin;
+    const typename Work::Edges &edges;
     const int &first_key, &thread_row, &shift, &lane; /* as in RowGroup; thread_row: row g, counted from the tile's */
 
     __device__ __forceinline__ uint32_t k_operand() const { return first_k + k.stage * STAGE_STEP; }
@@ -177,7 +178,7 @@ template <typename KernelElement, typename KernelTile, typename KernelPolicies> 
         int diagonal = tile.first_row + thread_row + shift + 1;
         if constexpr (S::CANCELS_ROUNDING) /* computed here, not ahead of the loop, which needs the registers */
             asm volatile("" : "+r"(diagonal));
-        Work::mask(s, params, first_column, diagonal);
+        Work::mask(s, params, tile, first_column, diagonal);
     }
 };
 
@@ -239,7 +240,7 @@ __device__ __forceinline__ void first_block(Consumer &c, const uint64_t *unrelea
     release_and_advance(c.smem.k_empty, c.k);
     /* Of the blocks of a part only the first one that is computed, that of the last keys, may have keys to mask at the
      * end; the main loop's mask is for whole work tiles. */
-    if (n >= c.first_masked)
+    if (c.edges.has(n))
         c.mask_block(c.part_begin + n);
     if constexpr (Tile::CHECKS_AFTER_EXP)
         first_row_max(c.s, c.rows, c.params.scale_log2);
@@ -262,6 +263,8 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     SharedStorage<Tile> &smem = c.smem;
     const Params &params = c.params;
     RowState &rows = c.rows;
+    /* Dense attention has no mask in the main loop of a part. */
+    const int first = Consumer::Work::HAS_RANGES ? c.part_begin : 0;
 
     if constexpr (Tile::CHECKS_AFTER_EXP) {
         rows.sum[0] = c.sum[0];
@@ -296,8 +299,8 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     if constexpr (!SCHEDULE.releases_k_late)
         release_and_advance(smem.k_empty, c.k);
     if constexpr (Tile::CHECKS_AFTER_EXP) {
-        if (n >= c.first_masked)
-            c.mask_block(n);
+        if (c.edges.has(n))
+            c.mask_block(first + n);
         if constexpr (!PING_PONG && SCHEDULE.sharpens_early) {
             if (n < 1) { /* of all warps, as a wait for wgmma has to be */
                 wgmma_wait<0>();
@@ -306,11 +309,9 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
                     catch_up<T>(c.o, c.s, rows, params.scale_log2);
             }
         }
-    } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(c.first_masked - 1, 0))) {
-        /* One comparison for both: masked blocks and the last one, 0, for which n - 1 is the largest unsigned
-         * number. */
-        if (n >= c.first_masked) {
-            c.mask_block(n);
+    } else if (c.edges.has_or_is_last(n)) {
+        if (c.edges.has(n)) {
+            c.mask_block(first + n);
             if constexpr (CORRECTS)
                 start_late_rows(c.s, rows, params.scale_log2);
         }

@@ -30,13 +30,14 @@ template <typename Tile> __device__ __forceinline__ void init_pair(SharedStorage
 
 /* One thread of each block, when the own consumers have released a stage: waits until those of the other block have,
  * and loads half of block n of K or V into both. `full`, `other_empty`: of the stage; `phase`: of the load. */
-template <typename Work, typename Tile>
+template <typename Tile>
 __device__ __forceinline__ void load_half_for_both(const void *stage, const CUtensorMap *map, const uint64_t *full,
                                                    const uint64_t *other_empty, uint32_t phase, int n, int kv_head,
-                                                   const WorkTile &tile)
+                                                   const WorkTileOf<Tile> &tile)
 {
     using S = Traits<Tile>;
     const int first_key = pair_rank() * (Tile::BLOCK_N / 2);
+    const typename Tile::Work::Place place = Tile::Work::template key_place<Tile>(tile, n, kv_head);
     const uint32_t barrier = shared_address(full), to = shared_address(stage) + first_key * ROW_BYTES;
 
     mbarrier_arrive_expect(barrier, S::PANELS * S::KV_PANEL_BYTES); /* both halves */
@@ -45,8 +46,7 @@ __device__ __forceinline__ void load_half_for_both(const void *stage, const CUte
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load_multicast(to + panel * S::KV_PANEL_BYTES, map, barrier, BOTH_BLOCKS, L2_EVICT_LAST,
-                           panel * PANEL_COLUMNS, Work::template key_coordinate<Tile>(tile, n) + first_key, kv_head,
-                           Work::batch_coordinate(tile));
+                           panel * PANEL_COLUMNS, place.row + first_key, place.head, place.batch);
 }
 
 /* The first row of the other block of the pair, from the own one of the same work tile. */

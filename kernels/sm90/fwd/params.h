@@ -12,6 +12,9 @@
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
+#include "kernels/family/lengths.h"
+#include "kernels/family/window.h"
+#include "kernels/family/work_order.h"
 #include "kernels/sm90/fwd/tail.h"
 #include "kernels/sm90/head_dims.h"
 
@@ -22,6 +25,13 @@ extern "C" {
 enum {
     FUSED_SM90_FWD_O_ROWS = 16,          /* rows of O that a warp stores: those of the box of map `o` */
     FUSED_SM90_FWD_COMBINE_THREADS = 256 /* of a block of the kernel behind */
+};
+
+/* Windows and lengths of sequences. */
+struct sm90_fwd_ranges {
+    struct family_lengths lengths;
+    struct family_window window;
+    struct family_work_order order;
 };
 
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */
@@ -45,8 +55,9 @@ struct fused_sm90_fwd_params {
     /* [slot][slab][head_dim / 8][16 x 8]: O of a part, divided by its row sums; 16 x 8 floats in the order of
      * accumulator registers (store_quad in kernels/device/memory.cuh). */
     float *part_o;
-    float *part_max, *part_sum; /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
-    struct attn_tensor o_rows;  /* O, for the kernel behind */
+    float *part_max, *part_sum;    /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
+    struct attn_tensor o_rows;     /* O, for the kernel behind */
+    struct sm90_fwd_ranges ranges; /* of kernels for these (ranges.cuh), whose maps are tensor_map_encode_ranges */
 };
 
 typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
@@ -61,6 +72,7 @@ struct fused_sm90_fwd_tile {
     int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim; of pairs under load */
     int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
     bool has_parts;                      /* work tiles without a mask may have parts */
+    bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 
@@ -70,7 +82,7 @@ struct fused_sm90_fwd_tile {
 int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
 
 /* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
-extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[];
+extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[], fused_sm90_fwd_ranges[];
 extern const struct attn_tile_table fused_sm90_fwd_tiles;                     /* of all of them: host.c */
 extern const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][SM90_HEAD_DIMS]; /* [bf16] */
 

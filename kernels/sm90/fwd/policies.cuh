@@ -8,6 +8,7 @@
  * first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its list. */
 #pragma once
 
+#include "kernels/device/copy_engine.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/sm90/fwd/tiles.cuh"
 
@@ -24,6 +25,12 @@ struct RowGroup {
 
 /* Dense attention, full or causal, of sequences of the same lengths. */
 struct Dense {
+    /* Which rows of which query head a thread block has, and how many blocks of BLOCK_N keys they need; in a pair as
+     * many as the rows of both. key_blocks 0: there are no more tiles. */
+    struct WorkTile {
+        int batch, head, first_row, key_blocks;
+    };
+
     /* ---- where a work tile lies ---- */
 
     __device__ __forceinline__ static int q_len(const Params &params, const WorkTile &) { return params.q_len; }
@@ -37,16 +44,35 @@ struct Dense {
     __device__ __forceinline__ static Common common(const Params &params) { return {params.kv_len - params.q_len}; }
     __device__ __forceinline__ static int shift(const Common &common, const WorkTile &) { return common.shift; }
 
-    /* Coordinates in the tensor maps: of row `row` of the tile's sequence in Q and O, of a block's first key in K and
-     * V, and of the sequence in all of them. */
-    __device__ __forceinline__ static int q_coordinate(const WorkTile &, int row) { return row; }
+    /* Where a box begins in the tensor maps: row `row` of the tile's sequence and query head in Q and O; a block's
+     * first key in K and V. */
+    struct Place {
+        int row, head, batch;
+    };
 
-    template <typename Tile> __device__ __forceinline__ static int key_coordinate(const WorkTile &, int block)
+    __device__ __forceinline__ static Place q_place(const WorkTile &tile, int row)
     {
-        return block * Tile::BLOCK_N;
+        return {row, tile.head, tile.batch};
     }
 
-    __device__ __forceinline__ static int batch_coordinate(const WorkTile &tile) { return tile.batch; }
+    template <typename Tile>
+    __device__ __forceinline__ static Place key_place(const WorkTile &tile, int block, int kv_head)
+    {
+        return {block * Tile::BLOCK_N, kv_head, tile.batch};
+    }
+
+    /* Copies of a box (copy_engine.cuh). */
+    __device__ __forceinline__ static void load(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
+                                                uint64_t l2_policy, int column, const Place &place)
+    {
+        tma_load(shared, map, barrier, l2_policy, column, place.row, place.head, place.batch);
+    }
+
+    __device__ __forceinline__ static void store(const CUtensorMap *map, uint32_t shared, int column,
+                                                 const Place &place)
+    {
+        tma_store(map, shared, column, place.row, place.head, place.batch);
+    }
 
     /* LSE of row 0 of the tile's sequence and head. */
     __device__ __forceinline__ static float *lse(const Params &params, const WorkTile &tile)
@@ -55,6 +81,21 @@ struct Dense {
     }
 
     /* ---- which keys its rows see ---- */
+
+    /* Work tiles go from some block of keys back to block 0, and all are loaded in the prologue's order. */
+    static constexpr bool HAS_RANGES = false;
+
+    /* The blocks of which some keys are masked for 64 rows, counted from the first block of a part. */
+    struct Edges {
+        int first_masked; /* from this one on, at the right */
+
+        __device__ __forceinline__ bool has(int block) const { return block >= first_masked; }
+        /* has(block) || block < 1, as one comparison: for block 0 block - 1 is the largest unsigned number. */
+        __device__ __forceinline__ bool has_or_is_last(int block) const
+        {
+            return static_cast<unsigned>(block - 1) >= static_cast<unsigned>(max(first_masked - 1, 0));
+        }
+    };
 
     /* How many blocks of keys a work tile has, which begin with block 0: up to the last that any of its rows, from
      * `first_row` on, sees; where none sees any it is one, all of it masked. */
@@ -86,8 +127,15 @@ struct Dense {
         return (seen_by_all + Tile::BLOCK_N - Traits<Tile>::KEYS - rows.first_key) / Tile::BLOCK_N;
     }
 
+    template <typename Tile>
+    __device__ __forceinline__ static Edges edges(const Params &params, const WorkTile &, const RowGroup &rows,
+                                                  int part_begin)
+    {
+        return {first_masked_block<Tile>(params, rows) - part_begin};
+    }
+
     /* All keys that one of the rows sees are ahead of this one. */
-    __device__ __forceinline__ static int seen_end(const Params &params, const RowGroup &rows)
+    __device__ __forceinline__ static int seen_end(const Params &params, const WorkTile &, const RowGroup &rows)
     {
         return params.causal ? min(params.kv_len, rows.first_row + 64 + rows.shift) : params.kv_len;
     }
@@ -95,8 +143,8 @@ struct Dense {
     /* The scores of a block that a row does not see become -inf. first_column: the thread's first key. diagonal: the
      * first key that this thread's row g does not see in a causal problem. */
     template <int SCORES>
-    __device__ __forceinline__ static void mask(float (&s)[SCORES], const Params &params, int first_column,
-                                                int diagonal)
+    __device__ __forceinline__ static void mask(float (&s)[SCORES], const Params &params, const WorkTile &,
+                                                int first_column, int diagonal)
     {
         const int limit[2] = {(params.causal ? min(params.kv_len, diagonal) : params.kv_len) - first_column,
                               (params.causal ? min(params.kv_len, diagonal + 8) : params.kv_len) - first_column};
@@ -110,12 +158,10 @@ struct Plain {
     template <int SCORES> __device__ __forceinline__ static void apply(float (&)[SCORES], const Params &) {}
 };
 
-/* A kernel's policies. TAKES_TURNS: its consumers issue their products one after the other (ping-pong); not where they
- * skip different blocks of keys. */
-template <typename WorkPolicy, typename ScorePolicy, bool TAKES_TURNS> struct Policies {
+/* A tile with its policies; `Tile` is such a type in all functions of the kernel. */
+template <typename OwnTile, typename WorkPolicy, typename ScorePolicy> struct With : OwnTile {
     using Work = WorkPolicy;
     using Score = ScorePolicy;
-    static constexpr bool PING_PONG = TAKES_TURNS;
 };
 
 } // namespace sm90_fwd

@@ -13,37 +13,36 @@ namespace sm90_fwd {
 /* All panels of one box of rows. */
 template <typename Tile, int PANEL_BYTES>
 __device__ __forceinline__ void load_panels(const void *stage, const CUtensorMap *map, const uint64_t *full,
-                                            uint64_t l2_policy, int row, int head, int batch)
+                                            uint64_t l2_policy, const typename Tile::Work::Place &place)
 {
     const uint32_t barrier = shared_address(full);
     mbarrier_arrive_expect(barrier, Traits<Tile>::PANELS * PANEL_BYTES);
 #pragma unroll
     for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel)
-        tma_load(shared_address(stage) + panel * PANEL_BYTES, map, barrier, l2_policy, panel * PANEL_COLUMNS, row, head,
-                 batch);
+        Tile::Work::load(shared_address(stage) + panel * PANEL_BYTES, map, barrier, l2_policy, panel * PANEL_COLUMNS,
+                         place);
 }
 
-template <typename Work, typename Tile>
-__device__ __forceinline__ void load_q(SharedStorage<Tile> &smem, const Params &params, int stage, const WorkTile &tile)
+template <typename Tile>
+__device__ __forceinline__ void load_q(SharedStorage<Tile> &smem, const Params &params, int stage,
+                                       const WorkTileOf<Tile> &tile)
 {
     load_panels<Tile, Traits<Tile>::Q_PANEL_BYTES>(smem.q[stage], &params.q, &smem.q_full[stage], L2_EVICT_FIRST,
-                                                   Work::q_coordinate(tile, tile.first_row), tile.head,
-                                                   Work::batch_coordinate(tile));
+                                                   Tile::Work::q_place(tile, tile.first_row));
 }
 
 /* Block n of K or V. */
-template <typename Work, typename Tile>
+template <typename Tile>
 __device__ __forceinline__ void load_key_block(const void *stage, const CUtensorMap *map, const uint64_t *full, int n,
-                                               int kv_head, const WorkTile &tile)
+                                               int kv_head, const WorkTileOf<Tile> &tile)
 {
     load_panels<Tile, Traits<Tile>::KV_PANEL_BYTES>(stage, map, full, L2_EVICT_LAST,
-                                                    Work::template key_coordinate<Tile>(tile, n), kv_head,
-                                                    Work::batch_coordinate(tile));
+                                                    Tile::Work::template key_place<Tile>(tile, n, kv_head));
 }
 
 /* Says which work tile a stage of Q will hold. The other producer and the consumers wait for it. */
 template <typename Tile, bool HAS_PARTS>
-__device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int stage, const WorkTile &tile,
+__device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int stage, const WorkTileOf<Tile> &tile,
                                                   const KeyPart &keys)
 {
     smem.work_tile[stage] = tile;
@@ -55,16 +54,16 @@ __device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int
 /* The prologue's loads: the first Q, K and V, into stages that nobody has used. They are issued while the barriers are
  * being initialised and not in the producers, whose instructions have to be fetched from memory first. A pair loads K
  * and V in the producers: until then the other block's barriers may not be there. Returns the block's first tile. */
-template <typename Work, typename Tile>
-__device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, const Params &params)
+template <typename Tile>
+__device__ __forceinline__ WorkTileOf<Tile> load_prologue(SharedStorage<Tile> &smem, const Params &params)
 {
-    const WorkTile tile = work_tile_of<Work, Tile>(params, blockIdx.x / Tile::CLUSTER);
-    load_q<Work>(smem, params, 0, tile);
+    const WorkTileOf<Tile> tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
+    load_q<Tile>(smem, params, 0, tile);
     if constexpr (Traits<Tile>::IS_PAIR)
         return tile;
     const int kv_head = quotient(tile.head, params.group);
-    load_key_block<Work, Tile>(smem.k[0], &params.k, &smem.k_full[0], tile.key_blocks - 1, kv_head, tile);
-    load_key_block<Work, Tile>(smem.v[0], &params.v, &smem.v_full[0], tile.key_blocks - 1, kv_head, tile);
+    load_key_block<Tile>(smem.k[0], &params.k, &smem.k_full[0], tile.key_blocks - 1, kv_head, tile);
+    load_key_block<Tile>(smem.v[0], &params.v, &smem.v_full[0], tile.key_blocks - 1, kv_head, tile);
     return tile;
 }
 
@@ -82,21 +81,21 @@ __device__ __forceinline__ int take_work(SharedStorage<Tile> &smem, const Params
 /* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
  * tile are loaded: early enough to hide the latency of the counter. It is not taken earlier, so that thread blocks take
  * tiles in about the order in which they finish their last ones. */
-template <typename Work, typename Tile, bool HAS_PARTS>
+template <typename Tile, bool HAS_PARTS>
 __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> k;
-    const auto load_k = [&](const WorkTile &tile, int kv_head, int n) {
+    const auto load_k = [&](const WorkTileOf<Tile> &tile, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
         if constexpr (Traits<Tile>::IS_PAIR)
-            load_half_for_both<Work, Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage],
-                                           &smem.pair.other_k_empty[k.stage], k.phase, n, kv_head, tile);
+            load_half_for_both<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage],
+                                     &smem.pair.other_k_empty[k.stage], k.phase, n, kv_head, tile);
         else
-            load_key_block<Work, Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
+            load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
         k.advance();
     };
-    WorkTile tile = work_tile_of<Work, Tile>(params, blockIdx.x / Tile::CLUSTER);
+    WorkTileOf<Tile> tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
     KeyPart keys = {0, -1};
     int kv_head = quotient(tile.head, params.group);
     PipelineState<2> next_work;
@@ -120,7 +119,7 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
         if (next >= params.tiles)
             break;
-        tile = work_tile_of<Work, Tile, HAS_PARTS>(keys, params, next);
+        tile = work_tile_of<Tile, HAS_PARTS>(keys, params, next);
         if constexpr (Traits<Tile>::IS_PAIR) {
             swaps_rows = !swaps_rows;
             if (params.causal && swaps_rows)
@@ -128,7 +127,7 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         }
         kv_head = quotient(tile.head, params.group);
         publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, tile, keys);
-        load_q<Work>(smem, params, q.stage, tile);
+        load_q<Tile>(smem, params, q.stage, tile);
         q.advance();
         load_k(tile, kv_head, keys.first_block + tile.key_blocks - 1);
     }
@@ -137,21 +136,56 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         grid_let_next_start(); /* the kernel that puts the parts together */
 }
 
+/* The same for work tiles that begin at any block of keys, of which there may be none, and whose number is not known
+ * ahead: the first one without blocks ends them. */
+template <typename Tile>
+__device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, const Params &params)
+{
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::STAGES> k;
+    PipelineState<2> next_work;
+    int number = blockIdx.x;
+    WorkTileOf<Tile> tile = Tile::Work::template work_tile<Tile>(params, number);
+
+#pragma unroll 1
+    while (tile.key_blocks > 0) {
+        mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
+        publish_work_tile<Tile, false>(smem, q.stage, tile, {0, -1});
+        load_q<Tile>(smem, params, q.stage, tile);
+        q.advance();
+        number = take_work(smem, params, next_work);
+        const int kv_head = quotient(tile.head, params.group);
+#pragma unroll 1
+        for (int n = tile.first_block + tile.key_blocks - 1; n >= tile.first_block; --n) {
+            mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
+            load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
+            k.advance();
+        }
+        tile.key_blocks = 0;
+        if (number < params.tiles)
+            tile = Tile::Work::template work_tile<Tile>(params, number);
+    }
+    mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
+    publish_work_tile<Tile, false>(smem, q.stage, tile, {0, -1});
+}
+
 /* V of all tiles. It waits for the number of the next tile as the consumers do, but not for Q. It runs in another warp
  * than produce_qk, so that the two use issue slots of two scheduler partitions of the multiprocessor and not of one. */
-template <typename Work, typename Tile, bool HAS_PARTS>
+template <typename Tile, bool HAS_PARTS>
 __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> v;
-    int loaded = Tile::CLUSTER == 1 ? 1 : 0; /* load_prologue */
+    int loaded = Tile::CLUSTER == 1 && !Tile::Work::HAS_RANGES ? 1 : 0; /* load_prologue */
 
     if (loaded > 0)
         v.advance();
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
-        const WorkTile tile = smem.work_tile[q.stage];
-        const int first = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
+        const WorkTileOf<Tile> tile = smem.work_tile[q.stage];
+        int first = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
+        if constexpr (Tile::Work::HAS_RANGES)
+            first = tile.first_block;
         mbarrier_arrive(shared_address(&smem.q_empty[q.stage]));
         if (tile.key_blocks == 0)
             break;
@@ -160,10 +194,10 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
         for (int n = first + tile.key_blocks - 1 - loaded; n >= first; --n) {
             mbarrier_wait(shared_address(&smem.v_empty[v.stage]), v.phase ^ 1);
             if constexpr (Traits<Tile>::IS_PAIR)
-                load_half_for_both<Work, Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage],
-                                               &smem.pair.other_v_empty[v.stage], v.phase, n, kv_head, tile);
+                load_half_for_both<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage],
+                                         &smem.pair.other_v_empty[v.stage], v.phase, n, kv_head, tile);
             else
-                load_key_block<Work, Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile);
+                load_key_block<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile);
             v.advance();
         }
         loaded = 0;

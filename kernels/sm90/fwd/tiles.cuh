@@ -38,7 +38,8 @@ constexpr Schedule SCHEDULE_D128 = {true, true, true, false, false, false},
                    SCHEDULE_D64_N128 = {false, false, true, true, false, true},
                    SCHEDULE_D64_N64 = {false, false, true, true, true, true},
                    SCHEDULE_D64_PAIR = {false, false, false, true, true, true},
-                   SCHEDULE_SPLIT = {false, false, false, false, false, false};
+                   SCHEDULE_SPLIT = {false, false, false, false, false, false},
+                   SCHEDULE_RANGES_D128 = {false, true, true, false, false, false};
 
 /* head_dim; rows (BLOCK_M); keys (BLOCK_N); pipeline stages of K and of V; among how many warpgroups with the same rows
  * the keys of a block are split; when the row max is checked; how many steps of 16 columns of Q are kept in registers;
@@ -141,7 +142,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     uint16_t ones[Traits<Tile>::ONES];
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES], work_tile_full[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
-    WorkTile work_tile[Q_STAGES]; /* which tile a stage of Q holds or waits for */
+    WorkTileOf<Tile> work_tile[Q_STAGES]; /* which tile a stage of Q holds or waits for */
     /* From the first key split to the last one. */
     float4 exchange[Traits<Tile>::EXCHANGE_BUFFERS]
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];

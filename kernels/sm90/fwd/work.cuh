@@ -20,11 +20,8 @@ namespace sm90_fwd {
 using namespace device;
 using Params = fused_sm90_fwd_params;
 
-/* Which rows of which query head a thread block has, and how many blocks of BLOCK_N keys they need; in a pair as many
- * as the rows of both. key_blocks 0: there are no more tiles. */
-struct WorkTile {
-    int batch, head, first_row, key_blocks;
-};
+/* A work tile, as the tile's policy describes it (policies.cuh). */
+template <typename Tile> using WorkTileOf = typename Tile::Work::WorkTile;
 
 /* Which keys of a work tile a thread block has: WorkTile::key_blocks blocks, from first_block on. slot: where a part
  * stores its result (Params::part_o); -1: the thread block has all keys. */
@@ -55,22 +52,22 @@ __device__ __forceinline__ TilePlace tile_place(const Params &params, int tile)
 }
 
 /* The whole work tile of that number, of a pair the block's half of it. */
-template <typename Work, typename Tile> __device__ __forceinline__ WorkTile work_tile_of(const Params &params, int tile)
+template <typename Tile> __device__ __forceinline__ WorkTileOf<Tile> work_tile_of(const Params &params, int tile)
 {
     const TilePlace place = tile_place(params, tile);
     const int first_row = place.row_tile * (Tile::CLUSTER * Tile::BLOCK_M);
     const int own_row = Tile::CLUSTER == 1 ? first_row : first_row + pair_rank() * Tile::BLOCK_M;
-    return {place.batch, place.head, own_row, Work::template count_key_blocks<Tile>(params, first_row)};
+    return {place.batch, place.head, own_row, Tile::Work::template count_key_blocks<Tile>(params, first_row)};
 }
 
 /* The work tile or part that is number `number` of all, 0 .. params.tiles - 1. */
-template <typename Work, typename Tile, bool HAS_PARTS>
-__device__ __forceinline__ WorkTile work_tile_of(KeyPart &keys, const Params &params, int number)
+template <typename Tile, bool HAS_PARTS>
+__device__ __forceinline__ WorkTileOf<Tile> work_tile_of(KeyPart &keys, const Params &params, int number)
 {
     const int slot = number - params.tail.first;
     const bool is_part = HAS_PARTS && slot >= 0;
     const int part = is_part ? quotient(slot, params.tail_works) : 0;
-    WorkTile tile = work_tile_of<Work, Tile>(params, number - part * params.tail.works);
+    WorkTileOf<Tile> tile = work_tile_of<Tile>(params, number - part * params.tail.works);
     keys = {0, -1};
     if (is_part) {
         keys = {sm90_fwd_part_begin(&params.tail, part), slot};

@@ -144,6 +144,7 @@ static const struct {
          ATTN_WITH_FAST},
     {"fused_sm80", ATTN_CUDA,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW},
     {"naive", ATTN_CPU,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
          ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
@@ -155,11 +156,17 @@ static const struct {
     {"null", ATTN_CPU, ~0u},
     {"null", ATTN_CUDA, ~0u}};
 
-static unsigned known_of(const struct attn_impl *impl)
+/* What the forward of an implementation computes besides. */
+static unsigned of_forward_alone(const struct attn_impl *impl)
+{
+    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_PACKED_LENGTHS : 0;
+}
+
+static unsigned known_of(const struct attn_impl *impl, enum attn_mode mode)
 {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, impl->name) == 0 && known[i].platform == impl->platform)
-            return known[i].known;
+            return known[i].known | (mode == ATTN_FWD ? of_forward_alone(impl) : 0);
     return 0;
 }
 
@@ -173,7 +180,8 @@ static void check_impl(const struct attn_impl *impl)
         struct attn_message why = {""};
         request.device = impl->platform == ATTN_CUDA ? &gpu : &cpu;
         const enum attn_status status = impl->accepts(&request, &why);
-        const bool is_known = !(a->bit & ~known_of(impl)), is_next = is_known || !(a->bit & known_of(impl));
+        const unsigned own = known_of(impl, request.mode);
+        const bool is_known = !(a->bit & ~own), is_next = is_known || !(a->bit & own);
         /* Of two bits that are unknown the first one's words are said. */
         const bool is_refused = strcmp(why.text, a->words) == 0 ||
                                 (a->bit & ATTN_WITH_PACKED_ROWS && is_next && strcmp(why.text, "takes no cache") == 0);

@@ -1,0 +1,15 @@
+/* The main kernel of the sm_90 backward of windows. */
+#include "kernels/sm90/bwd/instance.cuh"
+#include "kernels/sm90/bwd/ranges.cuh"
+
+using namespace sm90_bwd;
+
+/* With one step of 16 columns of V fewer in registers than in dense attention, in fp16: the ranges need these. */
+template <typename T> struct RangesD128 : TILE_NAME(128, 64, ONCE)<T> {
+    static constexpr int V_STEPS = IS_BF16<T> ? 0 : 2;
+};
+
+extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_ranges[] = {
+    RANGES_ROW("bwd_ranges_d128_k128q64", RangesD128, 100, "128 keys x 64 queries")
+        RANGES_ROW("bwd_ranges_d64_k128q64", TILE_NAME(64, 64, ONCE), 59, "128 keys x 64 queries")
+            RANGES_ROW("bwd_ranges_d64_k128q128", TILE_NAME(64, 128, ONCE), 100, "128 keys x 128 queries"){}};
