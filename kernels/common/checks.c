@@ -103,7 +103,8 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its pointer and strides must be multiples of %d bytes",
                              used[i].name, VECTOR_BYTES);
     }
-    if (tensors->lse == NULL || (uintptr_t)tensors->lse % sizeof(float) != 0)
+    const bool needs_lse = request->mode == ATTN_BWD || attn_wanted_outputs(request) & ATTN_LSE;
+    if ((needs_lse && tensors->lse == NULL) || (uintptr_t)tensors->lse % sizeof(float) != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");
     if (packed && (tensors->cu_seqlens_q == NULL || tensors->cu_seqlens_k == NULL))
         return attn_fail(why, ATTN_UNSUPPORTED, "cu_seqlens_q or cu_seqlens_k is missing");

@@ -32,8 +32,8 @@ struct cpu_forward_tile {
     const struct attn_problem *problem; /* with the lengths of this sequence */
     struct cpu_place place;
     const float *q, *k, *v;
-    float *o, *lse;
-    float sink; /* of the head; -inf = none */
+    float *o, *lse; /* lse: NULL = not wanted */
+    float sink;     /* of the head; -inf = none */
     int64_t q_stride, k_stride, v_stride, o_stride;
     struct cpu_pages pages;
     int64_t row0, rows; /* rows <= cpu_kernels.forward_rows */
@@ -134,8 +134,9 @@ struct cpu_widened {
     struct attn_tensors tensors;
 };
 
-/* ATTN_OK for fp32, and for the forward of 8-bit inputs whose O is fp16 or bf16; else refuses with a sentence. */
-enum attn_status cpu_accepts_dtype(const struct attn_request *, struct attn_message *why);
+/* ATTN_OK for fp32, and for the forward of 8-bit inputs whose O is fp16 or bf16, where all outputs are wanted or all but
+ * the LSE; else refuses with a sentence. */
+enum attn_status cpu_accepts_types(const struct attn_request *, struct attn_message *why);
 
 /* Bytes of the copies, a multiple of 64; 0 where the inputs are fp32. */
 size_t cpu_widened_bytes(const struct attn_problem *);

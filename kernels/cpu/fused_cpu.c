@@ -54,7 +54,7 @@ enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
             ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS |
-            ATTN_WITH_INVARIANT | ATTN_WITH_FAST,
+            ATTN_WITH_INVARIANT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS,
     SPLITS_MAX = 1024
 };
 
@@ -68,7 +68,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return status;
     if (request->device->platform != ATTN_CPU)
         return attn_fail(why, ATTN_UNSUPPORTED, "runs on the CPU only");
-    if ((status = cpu_accepts_dtype(request, why)) != ATTN_OK)
+    if ((status = cpu_accepts_types(request, why)) != ATTN_OK)
         return status;
     if (!(is_head_dim(p->head_dim) && is_head_dim(attn_v_head_dim(p))) &&
         !(p->head_dim == 576 && p->v_head_dim == 512 && p->lengths == ATTN_CACHE))
@@ -221,7 +221,7 @@ static struct cpu_forward_tile forward_tile_of(const struct call *x, const struc
         .place = place_of(x, b, h),
         .q = row_of(x, t->q, b, h, row0),
         .o = row_of(x, t->o, b, h, row0),
-        .lse = t->lse + attn_lse_index(p, t, b, h, row0),
+        .lse = t->lse ? t->lse + attn_lse_index(p, t, b, h, row0) : NULL,
         .sink = t->sink ? t->sink[h] : -INFINITY,
         .q_stride = t->q.stride_row,
         .k_stride = t->k.stride_row,
@@ -281,7 +281,7 @@ static void forward(const struct call *x, float *scratch)
     }
 }
 
-/* One row of O and LSE from those of the splits and the sink. A split that saw no key has LSE = -inf and adds nothing.
+/* One row of O and LSE (where it is wanted) from those of the splits and the sink. A split that saw no key has LSE = -inf and adds nothing.
  * */
 static void merge_row(const struct call *x, const struct split_results *parts, size_t row, double sink, float *o,
                       float *lse)
@@ -292,7 +292,8 @@ static void merge_row(const struct call *x, const struct split_results *parts, s
     for (int64_t s = 0; s < splits; s++) /* NaN becomes the maximum, and the results NaN */
         max = (double)parts->lse[(size_t)s * rows + row] <= max ? max : (double)parts->lse[(size_t)s * rows + row];
     memset(o, 0, d * sizeof *o);
-    *lse = -INFINITY;
+    if (lse)
+        *lse = (float)max;
     if (max == -INFINITY)
         return;
     for (int64_t s = 0; s < splits; s++)
@@ -304,7 +305,8 @@ static void merge_row(const struct call *x, const struct split_results *parts, s
         for (size_t c = 0; c < d && weight != 0; c++)
             o[c] += weight * parts->o[at * d + c];
     }
-    *lse = (float)(max + log(sum));
+    if (lse)
+        *lse = (float)(max + log(sum));
 }
 
 static void merge_splits(const struct call *x, float *scratch)
@@ -319,7 +321,7 @@ static void merge_splits(const struct call *x, float *scratch)
             continue;
         const int64_t at = attn_lse_index(p, x->t, b, h, row);
         merge_row(x, &parts, (size_t)at, x->t->sink ? (double)x->t->sink[h] : -INFINITY, row_of(x, x->t->o, b, h, row),
-                  x->t->lse + at);
+                  x->t->lse ? x->t->lse + at : NULL);
     }
 }
 

@@ -371,6 +371,12 @@ CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64
                      s->factor);
 }
 
+CPU_TARGET static void write_lse(const struct cpu_forward_tile *t, int64_t row, double lse)
+{
+    if (t->lse)
+        t->lse[row] = (float)lse;
+}
+
 /* O = O / sum and LSE. The exponentials were taken relative to the rounded product that `max` holds, so LSE is max + ln
  * sum without an error of that rounding, and as good for huge logits as for small ones. */
 CPU_TARGET static void forward_finish(const struct forward *s)
@@ -385,18 +391,18 @@ CPU_TARGET static void forward_finish(const struct forward *s)
             const double sum = share * (double)s->sum[r] + exp((double)t->sink - top);
             for (int64_t c = 0; c < s->v_d; c++)
                 o[c] = (float)((double)sums[c] * (share / sum));
-            t->lse[r] = (float)(top + log(sum));
+            write_lse(t, r, top + log(sum));
             continue;
         }
         if (s->sum[r] == 0) { /* not by the maximum, which does not see a NaN */
             memset(o, 0, (size_t)s->v_d * sizeof *o);
-            t->lse[r] = -INFINITY;
+            write_lse(t, r, -INFINITY);
             continue;
         }
         const float inverse = 1.0f / s->sum[r];
         for (int64_t c = 0; c < s->v_d; c++)
             o[c] = sums[c] * inverse;
-        t->lse[r] = (float)((double)s->max[r] + log((double)s->sum[r]));
+        write_lse(t, r, (double)s->max[r] + log((double)s->sum[r]));
     }
 }
 

@@ -6,9 +6,12 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/small_floats.h"
 
-enum attn_status cpu_accepts_dtype(const struct attn_request *request, struct attn_message *why)
+enum attn_status cpu_accepts_types(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
+    const unsigned left_out = attn_default_outputs(request->mode) & ~attn_wanted_outputs(request);
+    if (left_out & ~(unsigned)ATTN_LSE)
+        return attn_fail(why, ATTN_UNSUPPORTED, "leaves out the LSE of a forward only");
     if (!attn_dtype_is_8_bit(p->dtype))
         return p->dtype == ATTN_FP32 ? ATTN_OK : attn_fail(why, ATTN_UNSUPPORTED, "computes in fp32 only");
     if (request->mode != ATTN_FWD)

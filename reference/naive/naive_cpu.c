@@ -38,7 +38,8 @@ struct naive_plan {
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
-            ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS | ATTN_WITH_FAST
+            ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS | ATTN_WITH_FAST |
+            ATTN_WITH_FEWER_OUTPUTS
 };
 
 static int64_t rows_of_scores(const struct attn_problem *p)
@@ -72,7 +73,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return status;
     if (request->device->platform != ATTN_CPU)
         return refuse(why, "runs on the CPU only");
-    if ((status = cpu_accepts_dtype(request, why)) != ATTN_OK)
+    if ((status = cpu_accepts_types(request, why)) != ATTN_OK)
         return status;
     if (request->variant) {
         snprintf(why->text, sizeof why->text, "has no variant %.64s", request->variant);
