@@ -134,8 +134,8 @@ struct cpu_widened {
     struct attn_tensors tensors;
 };
 
-/* ATTN_OK for fp32, and for the forward of 8-bit inputs whose O is fp16 or bf16, where all outputs are wanted or all but
- * the LSE; else refuses with a sentence. */
+/* ATTN_OK for fp32, and for the forward of 8-bit inputs whose O is fp16 or bf16, where all outputs are wanted or all
+ * but the LSE; else refuses with a sentence. */
 enum attn_status cpu_accepts_types(const struct attn_request *, struct attn_message *why);
 
 /* Bytes of the copies, a multiple of 64; 0 where the inputs are fp32. */

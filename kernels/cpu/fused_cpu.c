@@ -281,8 +281,8 @@ static void forward(const struct call *x, float *scratch)
     }
 }
 
-/* One row of O and LSE (where it is wanted) from those of the splits and the sink. A split that saw no key has LSE = -inf and adds nothing.
- * */
+/* One row of O and LSE (where it is wanted) from those of the splits and the sink. A split that saw no key has
+ * LSE = -inf and adds nothing. */
 static void merge_row(const struct call *x, const struct split_results *parts, size_t row, double sink, float *o,
                       float *lse)
 {
