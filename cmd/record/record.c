@@ -41,8 +41,9 @@ void record_row_free(struct record_row *row)
 {
     free(row->samples_ms);
     free(row->repro);
+    free(row->only);
     row->samples_ms = NULL;
-    row->repro = NULL;
+    row->repro = row->only = NULL;
 }
 
 /* ---- rows and JSON ---- */

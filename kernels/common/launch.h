@@ -43,11 +43,11 @@ enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const str
 
 enum { TENSOR_MAP_WRAP = 1 << 30, TENSOR_MAP_MOST_ROWS = 0x7fff0000 };
 
-/* The same of rank 5, whose boxes end with a sequence: what lies behind it is read as zeros and not written. Coordinates
- * (column, row, head, end, wrap):
+/* The same of rank 5, whose boxes end with a sequence: what lies behind it is read as zeros and not written.
+ * Coordinates (column, row, head, end, wrap):
  *   fixed lengths   row: of the sequence; end: the batch; wrap: 0
- *   packed          a sequence has `len` rows from row `first` of the tensor on. row: TENSOR_MAP_WRAP - len + its row, so
- *                   that the dimension, which has TENSOR_MAP_WRAP rows, ends with the sequence; end: first + len; wrap:
+ *   packed          a sequence has `len` rows from row `first` of the tensor on. row: TENSOR_MAP_WRAP - len + its row,
+ *                   so that the dimension, which has TENSOR_MAP_WRAP rows, ends with the sequence; end: first + len; wrap:
  *                   TENSOR_MAP_WRAP. The address is that of row `first` + row: the last dimension's stride is 2^34 less
  *                   a row's, and TENSOR_MAP_WRAP times 2^34 is 2^64, which addresses do not see. */
 enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, const struct attn_tensor *t,

@@ -54,7 +54,7 @@ static struct parts parts_of(const struct attn_problem *p, const struct family_t
     const int64_t lists = all_lists(p, tiling);
     const struct family_tile_lists layout = layout_of_lists(p, tiling);
     const int64_t bytes[] = {
-        is_packed || tiling->has_lists ? tiles * (int64_t)sizeof(struct family_work) : 0,
+        is_packed || tiling->has_lists ? tiles * (int64_t)sizeof(struct family_work) + (int64_t)sizeof(int32_t) : 0,
         is_packed && tiling->is_keys ? family_row_blocks(p) * (int64_t)sizeof(int32_t) : 0,
         lists * (int64_t)sizeof(int32_t),
         lists * layout.sections * layout.chunks * FAMILY_LIST_CHUNK * (int64_t)sizeof(uint16_t),
@@ -88,10 +88,13 @@ struct family_work_order family_work_order_of(const struct attn_problem *p, cons
     const bool is_packed = p->lengths == ATTN_PACKED;
     void *const work = workspace, *const row_blocks = (char *)workspace + parts.work;
 
+    const int64_t tiles = family_work_tiles(p, tiling->is_keys, tiling->own_tile);
+
     return (struct family_work_order){
         .work = parts.work > 0 ? work : NULL,
+        .count = is_packed ? (int32_t *)((struct family_work *)work + tiles) : NULL,
         .row_blocks = is_packed && tiling->is_keys ? row_blocks : NULL,
-        .work_tiles = (int32_t)family_work_tiles(p, tiling->is_keys, tiling->own_tile),
+        .work_tiles = (int32_t)tiles,
         .heads = divisor_of(!is_packed        ? 1
                             : tiling->is_keys ? p->kv_heads
                                               : p->q_heads),

@@ -85,6 +85,8 @@ __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__
         if (at < params.order.work_tiles)
             params.order.work[at] = work;
     });
+    if (thread == 0)
+        *params.order.count = tiles;
     for (int at = tiles + thread; at < params.order.work_tiles; at += THREADS)
         params.order.work[at] = {-1, 0, 0};
     if (params.order.row_blocks == NULL)

@@ -18,6 +18,7 @@ struct family_work_order {
                                  have sequence -1. NULL: block numbers say what a block computes */
     int32_t *row_blocks;      /* device; packed, backward: the sequence of every FAMILY_ROW_BLOCK rows */
     int32_t work_tiles;       /* packed: room in `work`, at least the tiles there are */
+    int32_t *count;           /* device; packed: the tiles there are */
     struct divisor heads;     /* heads that an entry of `work` stands for */
 };
 

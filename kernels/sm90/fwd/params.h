@@ -32,6 +32,7 @@ struct sm90_fwd_ranges {
     struct family_lengths lengths;
     struct family_window window;
     struct family_work_order order;
+    int section_heads; /* packed: query heads whose work tiles run at the same time; whole groups */
 };
 
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */

@@ -80,12 +80,16 @@ struct Ranges {
             tile.head = place.head;
             row_tile = place.row_tile;
         } else {
-            const int entry = quotient(number, params.q_heads);
-            const family_work work = ranges.order.work[entry];
-            if (work.sequence < 0)
+            /* Section by section of heads, and in each the longest tiles first, of all its heads together. */
+            const int count = *ranges.order.count, section_works = count * ranges.section_heads;
+            if (number >= count * params.q_heads.value)
                 return tile;
+            const int section = number / section_works, rest = number - section * section_works;
+            const int first_head = section * ranges.section_heads;
+            const int heads = min(ranges.section_heads, params.q_heads.value - first_head), entry = rest / heads;
+            const family_work work = ranges.order.work[entry];
             tile.sequence = work.sequence;
-            tile.head = number - entry * params.q_heads.value;
+            tile.head = first_head + rest - entry * heads;
             row_tile = work.tile;
         }
         const family::Sequence s = family::sequence_at(ranges.lengths, tile.sequence, params.q_len, params.kv_len);

@@ -197,6 +197,8 @@ static void the_tiles_are_known(void **state)
     (void)state;
     for (const struct attn_tile *each = NULL; (each = attn_next_tile(&fused_sm90_fwd_tiles, each)) != NULL;) {
         const struct fused_sm90_fwd_tile *tile = (const void *)each;
+        if (tile->has_ranges) /* no parts */
+            continue;
         assert_true(count < TILES);
         const struct tile *known = &tiles[count++];
         assert_int_equal(tile->tile.head_dim, known->head_dim);

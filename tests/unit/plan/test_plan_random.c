@@ -36,7 +36,7 @@ static void the_same_seed_draws_the_same_problems(void **state)
 
 /* What the problems of a device have between them; counted, so that the message says what is missing. */
 struct seen {
-    int modes[2], causal[2], layouts[2], dists[FILL_DISTS], dtypes[5], strides[3];
+    int modes[2], causal[2], layouts[2], dists[FILL_DISTS], dtypes[5], strides[PLAN_OWN_STRIDES + 1];
     int mha, gqa, mqa, groups[17], edges[3], native, odd_dim, shorter, longer, blind, gap;
     int left, left_zero, left_beyond, right, both, dropout, wide_seed, softcap, scaled, logit_std, deterministic, graph;
     int packed, zero_length, drawn_lengths, mask, packed_mask;

@@ -29,7 +29,7 @@ using D64 = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Plain>;
 extern "C" const struct fused_sm90_fwd_tile fused_sm90_fwd_ranges[] = {
     RANGES_ROW("fwd_ranges_d128_m128n128_s2", D128, true, 100,
                "128 x 128 tile, 64 rows a warpgroup, 2 stages of K and V")
-        RANGES_ROW("fwd_ranges_d128_m128n128_s2_f", D128, false, 101, "the same, warpgroups do not take turns")
+        RANGES_ROW("fwd_ranges_d128_m128n128_f", D128, false, 101, "the same, warpgroups do not take turns")
             RANGES_ROW("fwd_ranges_d64_m192n128_s3", D64Wide, false, 101,
                        "192 x 128 tile, 64 rows a warpgroup, 3 stages of K and V")
                 RANGES_ROW("fwd_ranges_d64_m256n64_s5", D64, false, 100,
