@@ -165,9 +165,14 @@ static double head_doubles(const struct attn_problem *p, int threads)
     return 2 * (double)p->kv_len * (double)(p->head_dim + attn_v_head_dim(p)) + 4 * rows + threads * scratch_doubles(p);
 }
 
-static struct head head_state(double *memory, const struct attn_problem *p)
+/* any: what all heads have in common. */
+static struct head head_state(const struct head *any, const struct attn_problem *p, double *memory)
 {
-    struct head h = {.whole = p, .group = p->q_heads / p->kv_heads, .d = p->head_dim, .dv = attn_v_head_dim(p)};
+    struct head h = *any;
+    h.whole = p;
+    h.group = p->q_heads / p->kv_heads;
+    h.d = p->head_dim;
+    h.dv = attn_v_head_dim(p);
     const size_t rows = (size_t)h.group * (size_t)p->q_len;
     const size_t of_k = (size_t)(p->kv_len * h.d), of_v = (size_t)(p->kv_len * h.dv);
     h.k = memory;
@@ -604,6 +609,20 @@ static void attend_head(const struct head *h)
         sink_gradients(h);
 }
 
+/* Head `index` of batch * kv_heads. */
+static void attend_head_at(const struct attn_problem *p, const struct head *any, int64_t index, double *memory)
+{
+    struct head h = head_state(any, p, memory);
+    h.b = index / p->kv_heads;
+    h.kv_head = index % p->kv_heads;
+    const struct attn_sequence sequence = attn_sequence_at(p, h.t, h.b);
+    struct attn_problem one = *p;
+    one.q_len = sequence.q_len;
+    one.kv_len = sequence.kv_len;
+    h.p = &one;
+    attend_head(&h);
+}
+
 static void store_biases(const struct attn_problem *p, const double *biases, const struct reference_outputs *out)
 {
     for (int64_t i = 0; i < p->bias_batch * p->bias_heads * p->q_len * p->kv_len; i++) {
@@ -651,23 +670,14 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
         return ATTN_NO_MEMORY;
     }
     const size_t doubles = (size_t)head_doubles(p, inside);
-#pragma omp parallel for schedule(dynamic) num_threads(workers) if (workers > 1)
-    for (int64_t i = 0; i < heads; i++) {
-        struct head h = head_state(memory + (size_t)omp_get_thread_num() * doubles, p);
-        h.t = t;
-        h.out = out;
-        h.mode = mode;
-        h.threads = inside;
-        h.sinks = sinks;
-        h.biases = biases;
-        h.b = i / p->kv_heads;
-        h.kv_head = i % p->kv_heads;
-        const struct attn_sequence sequence = attn_sequence_at(p, t, h.b);
-        struct attn_problem one = *p;
-        one.q_len = sequence.q_len;
-        one.kv_len = sequence.kv_len;
-        h.p = &one;
-        attend_head(&h);
+    const struct head any = {.t = t, .out = out, .mode = mode, .threads = inside, .sinks = sinks, .biases = biases};
+    if (workers == 1) /* not a parallel region of one thread: those inside it would get new threads for every head */
+        for (int64_t i = 0; i < heads; i++)
+            attend_head_at(p, &any, i, memory);
+    else {
+#pragma omp parallel for schedule(dynamic) num_threads(workers)
+        for (int64_t i = 0; i < heads; i++)
+            attend_head_at(p, &any, i, memory + (size_t)omp_get_thread_num() * doubles);
     }
     if (sinks)
         store_sinks(p, sinks, out);

@@ -34,7 +34,7 @@ enum {
 
 /* CPU time of other threads, over all samples: this part of the time of the launches, so much for each of them and
  * WORK_OTHERS_MS are allowed. */
-#define WORK_OTHERS_SHARE 2.0
+#define WORK_OTHERS_SHARE 0.05
 #define WORK_OTHERS_EACH_MS 0.02
 #define WORK_OTHERS_MS 0.5
 
