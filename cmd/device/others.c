@@ -71,10 +71,10 @@ static bool is_own(const struct others *o, pid_t id)
     return false;
 }
 
-static bool is_runnable(const char *id)
+bool others_is_runnable(pid_t thread)
 {
     char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", id);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
@@ -91,7 +91,7 @@ static bool is_any_runnable(const struct others *o)
     bool is_any = false;
     for (struct dirent *entry; all && !is_any && (entry = readdir(all)) != NULL;)
         if (entry->d_name[0] != '.' && !is_own(o, (pid_t)atoi(entry->d_name)))
-            is_any = is_runnable(entry->d_name);
+            is_any = others_is_runnable((pid_t)atoi(entry->d_name));
     if (all)
         closedir(all);
     return is_any;

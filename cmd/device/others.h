@@ -29,6 +29,9 @@ double others_ms(const struct others *);
  * begins to count. False when they do not come to rest. */
 bool others_settle(struct others *, int threads, double limit_ms);
 
+/* Whether a thread of this process runs or waits for a core; false for one that has ended. */
+bool others_is_runnable(pid_t thread);
+
 /* Between quiet_begin and quiet_end no handler of this process runs in the calling thread: signals wait, and a fault
  * ends the process. */
 struct quiet {

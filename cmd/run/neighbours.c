@@ -11,6 +11,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/process.h"
 #include "cmd/base/process_state.h"
+#include "cmd/device/others.h"
 
 enum {
     THREADS_MAX = 1024,
@@ -84,19 +85,6 @@ static int list_threads(pid_t *threads, int max)
     return count;
 }
 
-static bool is_running(pid_t thread)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
-    const char *end = strrchr(text, ')'); /* the name, in parentheses, may hold any character */
-    return end && end[1] == ' ' && end[2] == 'R';
-}
-
 static int count_new_running(const struct neighbours *n)
 {
     pid_t now[THREADS_MAX];
@@ -106,7 +94,7 @@ static int count_new_running(const struct neighbours *n)
         bool is_old = false;
         for (int j = 0; j < n->thread_count && !is_old; j++)
             is_old = n->threads[j] == now[i];
-        running += !is_old && is_running(now[i]);
+        running += !is_old && others_is_runnable(now[i]);
     }
     return running;
 }
