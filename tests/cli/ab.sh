@@ -195,7 +195,7 @@ expect_stderr 'ab ./edited: its record says nothing about the results of fused f
 edited '/"check":"off"/s/("tflops":)[^,]*/\1999/'
 run ab ./old ./edited --device cpu --pairs 2,2
 expect_code 5
-expect_stderr 'the record of process [34] is not used: .*its tflops is 999'
+expect_stderr 'the record of process [345] is not used: .*its tflops is 999'
 fakes 'always_instead="echo fabench: --points: no such option >&2; exit 2"' ''
 expect_code 5
 expect_stderr 'OLD .*refuses these options: --points'
