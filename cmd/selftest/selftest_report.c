@@ -262,6 +262,8 @@ static const char *share(double used, char *text, size_t size)
 {
     if (used >= 100)
         snprintf(text, size, ">99");
+    else if (used > 0 && used < 0.001)
+        snprintf(text, size, "<0.001");
     else
         number_print_short(used, text, size);
     return text;
