@@ -130,13 +130,16 @@ void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, e
         return;
     }
     /* One element: six standard deviations, or the most. It is a sum of P, or dS, times rows, so that its error is
-     * bounded
-     * by the same product over absolute values. dQ and dK have it as a floor of their norm, too: where logits have a
-     * part
-     * in common, a column of K is large and dQ a difference there, in which the errors do not cancel. */
+     * bounded by the same product over absolute values. dQ and dK have it as a floor of their norm, too: where logits
+     * have a part in common, a column of K is large and dQ a difference there, in which the errors do not cancel. The
+     * product has the usual size of dP - D, not that of each key: where one term is far larger, it is the element, and
+     * its error a part of the element. */
     const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK;
     const double element = (doubled ? 2 : 1) * (is_cut ? error : 3 * error);
-    if (is_cut && has_cancellation && b->atol_element > 0 && error > dtype_bounds[dtype].eps / 2) {
+    if (has_cancellation && !is_cut) { /* judge_floor_of_sums has set atol_element */
+        b->rtol += element;
+    } else if (has_cancellation && error > dtype_bounds[dtype].eps / 2) {
+        b->rtol += element;
         b->atol_element += element;
         b->ulp_abs += element;
     } else if (!has_cancellation && error > b->rms) {

@@ -48,6 +48,31 @@ static void large_logits_in_16_bits(void **state)
     assert_true(lse.atol_absolute == error && lse.rtol == 0 && lse.rms == 0 && lse.ulp == 0);
 }
 
+/* A term that is most of an element has the relative error of its P, which the product over absolute values does not
+ * hold: dQ and dK, by the six deviations of fp32 or by all that is cut off. dV, whose product holds it, does not move. */
+static void large_logits_in_one_term(void **state)
+{
+    (void)state;
+    const struct judge_bounds fp32 = bounds_of(TENSOR_DK, ATTN_FP32, false);
+    struct judge_bounds dk = fp32, dq = bounds_of(TENSOR_DQ, ATTN_FP32, true);
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 20000); /* sqrt(192 / 12) = 4 */
+    assert_true(dk.rtol == fp32.rtol + 6 * 0x1p-23 * 4 * 20000);
+    judge_floor_of_logits(&dq, TENSOR_DQ, ATTN_FP32, true, 192, 20000);
+    assert_true(dq.rtol == 2 * fp32.rtol + 2 * 6 * 0x1p-23 * 4 * 20000);
+    dk = fp32;
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 8); /* ordinary logits */
+    assert_true(dk.rtol < 1.25 * fp32.rtol);
+    const struct judge_bounds bf16 = bounds_of(TENSOR_DK, ATTN_BF16, false);
+    dk = bf16;
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 8);
+    assert_true(dk.rtol == bf16.rtol);
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 20000);
+    assert_true(dk.rtol == bf16.rtol + 24 * 0x1p-23 * 20000);
+    struct judge_bounds dv = bounds_of(TENSOR_DV, ATTN_FP32, false);
+    judge_floor_of_logits(&dv, TENSOR_DV, ATTN_FP32, false, 192, 20000);
+    assert_true(dv.rtol == fp32.rtol);
+}
+
 enum { BLOCKS = 4, DIM = 64, LEN = BLOCKS * COMPARE_BLOCK_ROWS };
 
 /* The verdict on a dQ of zero of which each block has products of 1, the last one also one of `product`, and where the
@@ -108,6 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_logits_move_nothing), cmocka_unit_test(large_logits_in_16_bits),
-        cmocka_unit_test(rule_5_has_the_unit_of_a_block), cmocka_unit_test(the_unit_is_of_dq_and_dk)};
+        cmocka_unit_test(large_logits_in_one_term), cmocka_unit_test(rule_5_has_the_unit_of_a_block),
+        cmocka_unit_test(the_unit_is_of_dq_and_dk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
