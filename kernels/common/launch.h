@@ -47,9 +47,9 @@ enum { TENSOR_MAP_WRAP = 1 << 30, TENSOR_MAP_MOST_ROWS = 0x7fff0000 };
  * Coordinates (column, row, head, end, wrap):
  *   fixed lengths   row: of the sequence; end: the batch; wrap: 0
  *   packed          a sequence has `len` rows from row `first` of the tensor on. row: TENSOR_MAP_WRAP - len + its row,
- *                   so that the dimension, which has TENSOR_MAP_WRAP rows, ends with the sequence; end: first + len; wrap:
- *                   TENSOR_MAP_WRAP. The address is that of row `first` + row: the last dimension's stride is 2^34 less
- *                   a row's, and TENSOR_MAP_WRAP times 2^34 is 2^64, which addresses do not see. */
+ *                   so that the dimension, which has TENSOR_MAP_WRAP rows, ends with the sequence; end: first + len;
+ *                   wrap: TENSOR_MAP_WRAP. The address is that of row `first` + row: the last dimension's stride is
+ *                   2^34 less a row's, and TENSOR_MAP_WRAP times 2^34 is 2^64, which addresses do not see. */
 enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, const struct attn_tensor *t,
                                           const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                           struct attn_message *why);
