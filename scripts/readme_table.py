@@ -11,7 +11,8 @@ says something else there, or has a figure elsewhere (one with a decimal point, 
 One line for each direction, mask and head_dim, at 16k tokens in bf16 in the default convention (16384 tokens, heads x
 head_dim = 2048, cold L2, normal inputs), of the fastest of our fused implementations that passed its check there. Burst
 figures, % GEMM and speeds over FlashAttention-3 (fa3) and cuDNN are of one record: of those with the most lengths, the
-newest. Sustained figures and joules are of the newest record that has them. A column that no record has is left out.
+newest. Sustained figures and joules are of the newest record that has them, measured by the same timing method. A column
+that no record has is left out.
 """
 
 import argparse
@@ -122,12 +123,13 @@ def fastest(cases, dtype, line, q_len):
 
 
 def sustained_rows(files, burst):
-    """Our row and FlashAttention-3's with sustained figures for the problem of a burst row, of the newest file; None, None."""
+    """Our row and FlashAttention-3's with sustained figures for the problem of a burst row, of the newest file that was
+    measured by the same method; None, None."""
     found = []
     for cases in files.values():
         key = (burst["dtype"], tuple(burst[name] for name in LINE), burst["q_len"])
         row = cases.get((*key, burst["impl"]))
-        if row and row.get("tflops_sustained") is not None:
+        if row and row.get("tflops_sustained") is not None and row.get("method") == burst.get("method"):
             found.append((newest(cases), row, cases.get((*key, "fa3"))))
     return max(found, key=lambda entry: entry[0])[1:] if found else (None, None)
 

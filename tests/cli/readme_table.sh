@@ -49,6 +49,14 @@ table one.jsonl two.jsonl
 expect "x FA3 of the same rounds" line '| fwd causal d128 | 610 | 550 | 1.10 | 1.25 | 0.75 | 0.70 |'
 expect "both records" sh -c "tr '\n' ' ' <page.md | grep -q 'two.jsonl) of commit c02, .*one.jsonl) of commit c03'"
 
+# Sustained figures of another timing method do not stand beside these.
+sed 's/"type":"row",/&"method":"4",/' two.jsonl >older.jsonl
+page
+table one.jsonl older.jsonl
+expect_code 0
+expect "no figure of another method" line '| fwd causal d128 | 610 | 1.10 | 1.25 | 0.70 |'
+table one.jsonl two.jsonl
+
 # A row that failed is not used; nor another convention.
 record bad.jsonl 04 16384 fused_a 999 ',"check":"fail"'
 record bad.jsonl 04 16384 fused_a 998 ',"dist":"ones"'
