@@ -49,7 +49,8 @@ static void large_logits_in_16_bits(void **state)
 }
 
 /* A term that is most of an element has the relative error of its P, which the product over absolute values does not
- * hold: dQ and dK, by the six deviations of fp32 or by all that is cut off. dV, whose product holds it, does not move. */
+ * hold: dQ and dK, by the six deviations of fp32 or by all that is cut off. dV, whose product holds it, does not
+ * move. */
 static void large_logits_in_one_term(void **state)
 {
     (void)state;
