@@ -34,8 +34,8 @@ __device__ __forceinline__ void store_dq(const float (&dq)[32], uint32_t shared,
 {
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i) {
-        const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
-        store_shared_float4(shared + (i * QUAD_FLOATS + lane * 4) * sizeof(float), quad);
+        const float values[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        store_shared_float4(shared + (i * QUAD_FLOATS + lane * 4) * sizeof(float), values);
     }
 }
 
@@ -69,8 +69,8 @@ __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &para
     float *sums = params.dq_sum + int64_t(tile) * S::Q_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS;
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i) {
-        const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
-        red_add_quad(sums + i * QUAD_FLOATS, lane, quad);
+        const float values[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        red_add_quad(sums + i * QUAD_FLOATS, lane, values);
     }
 }
 

@@ -5,8 +5,8 @@
  * dO, and add dQ, for every tile of keys.
  *
  * Each block has a range of tiles of keys, about as long as those of the others, of one head or of several
- * (sm90_bwd_first_key_tile). Two warpgroups have 64 keys of a tile each, as in kv_warpgroup.cuh; the third one
- * computes dQ, in registers, and its first warp loads. */
+ * (sm90_bwd_first_key_tile). Two warpgroups have 64 keys of a tile each, as in kv_warpgroup.cuh; the block's first
+ * warpgroup computes dQ, in registers, and its warp 0 loads. */
 #pragma once
 #include <cstddef>
 
@@ -33,7 +33,7 @@ template <typename Tile> struct alignas(1024) FewQueriesSmem {
     unsigned char dv[S::KV_BYTES], dk[S::KV_BYTES]; /* of a tile of keys, on their way to device memory */
     float stats[2 * Tile::Q_TILE];                  /* lse2, then -D, of the head */
     uint64_t k_full[KEY_STAGES], v_full[KEY_STAGES], keys_empty[KEY_STAGES];
-    uint64_t q_full, stats_full, q_empty; /* q: Q and dO; q_empty: all warps have finished with the head */
+    uint64_t q_full, stats_full, q_empty; /* q: Q and dO; q_empty: all KV warps have finished with the head */
     uint64_t ds_full[2], ds_empty[2];
 };
 

@@ -7,7 +7,8 @@
 
 enum {
     SM90_BWD_KV_TILE = 128, /* keys of a tile, which is the work of one block, or of one for each of its parts */
-    SM90_BWD_ROW_WARPS = 8, /* of these blocks; slabs of 16 rows of 64 columns of a tile of keys are as many */
+    SM90_BWD_ROW_WARPS =
+        8, /* of a block of preprocess and of convert; slabs of 16 rows of 64 columns of a tile of keys are as many */
     SM90_BWD_MOST_SEARCHED_TILES = 384, /* tiles of keys of a kv head with SM90_BWD_WHOLE_PARTS: a thread for each */
 };
 

@@ -12,7 +12,7 @@
 
 enum {
     MAX_LEN = INT32_MAX - 65536, /* row numbers of whole tiles stay within an int */
-    ROW_PADDING = 128,           /* stats and dq_sum are padded to whole tiles of any size */
+    ROW_PADDING = 128,           /* stats and dq_sum have room for so many whole rows; heads follow by row blocks */
     COUNTER_BYTES = 256,         /* of taken */
     /* P is up to 2^12, a sixteenth of the largest number of fp16 (an LSE of large logits is rounded, and P may be over
      * 1); it has all 11 bits of fp16 from 2^-26 on, and bf16's error from 2^-29 on. dS of 2^115 and more overflows. */
@@ -64,8 +64,8 @@ static double estimated_time(const struct attn_request *request, const struct at
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
-    if (tile->has_ranges) /* a step over the keys of a block goes past the window by a tile of queries */
-        return tile->q.step_time * (double)(sm90_bwd_row_block_rows(p->head_dim) / tile->q.queries);
+    if (tile->has_ranges) /* one for each head_dim */
+        return tile->q.step_time;
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
     const double time = sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;

@@ -6,8 +6,7 @@
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = dqk_scale * dq_sum, rounded
- * This file has the second one: its set-up, and the table of tiles. A block has two warpgroups of 64 keys each
- * (kv_warpgroup.cuh, kv_short_steps.cuh), which do not wait for one another, and a third one that loads
+ * This file has the set-up of the second one; tiles.cuh has the table of tiles. A block's first warpgroup loads
  * (producer.cuh) and computes dQ (dq_warpgroup.cuh; of a pair of blocks dq_pair.cuh). Where few queries see
  * many keys another kernel may be chosen (few_queries.cuh). The order of the steps, what is in shared memory, what
  * must not be reordered: docs/kernels/sm90_bwd.md. */

@@ -90,8 +90,8 @@ template <typename Tile> __device__ __forceinline__ FirstStats<Tile> prefetch_st
     return prefetched;
 }
 
-/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns left of
- * first_visible, relative to this thread's first column, become 0; a number for each of its two keys. */
+/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns
+ * that `visible` does not have, relative to this thread's first column, become 0; one for each of its two keys. */
 template <bool MASKED, typename Columns, int SCORES, int COUNT>
 __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, const PrefetchedStats<COUNT> &prefetched,
                                             float scale_log2, const Columns (&visible)[2])
@@ -109,8 +109,8 @@ __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, c
     }
 }
 
-/* S of a tile of queries to P in place. Only tiles at the diagonal and at the end of the keys need the mask. first_key:
- * the warpgroup's. */
+/* S of a tile of queries to P in place. Only tiles at the edges of a mask and at the end of the keys need it.
+ * first_key: the warpgroup's. */
 template <typename Tile>
 __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCORES], uint32_t lse2,
                                                     const FirstStats<Tile> &prefetched, const Params &params,
@@ -118,7 +118,7 @@ __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCO
 {
     using Work = typename Tile::Work;
     constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
-    /* The first query that sees this warpgroup's first key, counted from the tile's first. */
+    /* The query at which the diagonal meets this warpgroup's first key, counted from the tile's first. */
     const int diagonal = Work::diagonal(params, first_key, tile, Tile::Q_TILE);
     typename Work::Columns visible[2] = {};
 

@@ -1,7 +1,8 @@
 /* What the main kernel of the sm_90 backward is compiled for beside its tile: which queries see the keys of a work tile
  * and where both lie (`Work`), and what becomes of a score before the softmax (`Score`). Everybody knows of both only
  * what is declared here: a kernel for other work is another struct with the members of Dense, a kernel for other scores
- * one with those of Plain, and its line in instances/.
+ * one with those of Plain, and its line in instances/. Dense's work tiles are made by work.cuh and parts.c, those of a
+ * struct with HAS_RANGES by its own work_tile; pairs and parts take Dense alone.
  *
  * A work tile goes through tiles of queries from the last one that sees any of its keys back to the first. */
 #pragma once
@@ -27,8 +28,12 @@ struct Dense {
                                    params.q_tiles);
     }
 
-    /* The last tile of queries of a head that sees a work tile's keys, from the one with which the work tile begins. */
-    __device__ __forceinline__ static int last_tile(const Params &params, int) { return params.q_tiles - 1; }
+    /* The last tile of queries of a head that sees a work tile's keys. begin_tile: the one with which the work tile
+     * begins, which may be in the middle of a head. */
+    __device__ __forceinline__ static int last_tile(const Params &params, [[maybe_unused]] int begin_tile)
+    {
+        return params.q_tiles - 1;
+    }
 
     /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */
     __device__ __forceinline__ static int diagonal(const Params &params, int key, int tile, int q_tile)
@@ -67,7 +72,8 @@ struct Dense {
     __device__ __forceinline__ static int batch_coordinate(int batch) { return batch; }
 };
 
-/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. */
+/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. Nothing is
+ * asked of it yet. */
 struct Plain {};
 
 /* A tile with its policies; `Tile` is such a type in all functions of the main kernel. */

@@ -93,7 +93,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     int left = 0;                 /* steps of the work tile that are not loaded yet */
     int batch, head, tile;        /* the step that is loaded next: a tile of queries of a query head */
     int begin_tile;               /* the work tile's first one */
-    int first_tile;               /* the last one of a head */
+    int first_tile;               /* the tile with which the steps of a head end */
     int slot = 0;                 /* of the work tile */
     int loaded = 0;               /* steps of all work tiles */
     int number;                   /* lane 0: of the next work tile, from NUMBERED on; in a pair, rank 0 has it */

@@ -40,14 +40,6 @@ struct Ranges {
         return work;
     }
 
-    /* The first tile of queries that sees a key from first_key on. */
-    __device__ __forceinline__ static int first_tile(const Params &params, int first_key, int q_tile)
-    {
-        const family::TileRange tiles =
-            family::row_tiles_of(params.window, sequence(params), first_key, KV_TILE / 2, q_tile);
-        return tiles.first < tiles.end ? tiles.first : params.q_tiles;
-    }
-
     __device__ __forceinline__ static int last_tile(const Params &, int begin_tile) { return begin_tile; }
 
     /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */

@@ -160,8 +160,12 @@ template <typename Tile> struct alignas(1024) Smem {
     unsigned char q[S::STAGES][S::Q_BYTES], dout[S::DOUT_STAGES][S::Q_BYTES];
     unsigned char ds[2][S::DS_BYTES]; /* panels of [keys][64 queries] */
     DqSmem<Tile> dq;
-    float stats[S::STAGES][S::STAGE_STATS];                              /* lse2, then -D; a pair: lse2 */
-    uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2]; /* a pair: empty is that of Q_LOADER */
+    float stats[S::STAGES][S::STAGE_STATS]; /* lse2, then -D; a pair: lse2 */
+    /* Barriers, and what arrives at them. full, k_full, v_full: the producer, and the bytes of its copies. empty: every
+     * KV warp, for Q, dO and statistics of a stage. ds_full: every KV warp; ds_empty: every warp that computes dQ.
+     * work_empty: both kinds. operands_full: every KV warp. In a pair the warps of both blocks arrive at `empty`,
+     * ds_empty and rank 0's work_empty; `empty` is that of Q_LOADER. */
+    uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2];
     uint64_t first_stats_full;      /* not in a pair: the statistics of the block's first step */
     uint64_t k_full[S::WORK_SLOTS]; /* the slot has a work tile, and its K has arrived */
     uint64_t v_full[S::WORK_SLOTS]; /* a pair: and the panel of the other block's K */

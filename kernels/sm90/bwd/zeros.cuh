@@ -22,7 +22,7 @@ template <typename Tile> constexpr int ZERO_WARPS = Traits<Tile>::DQ_WARPS - 1;
 template <typename Tile>
 __device__ __forceinline__ void write_zeros(const Params &params, const WorkTile &work, int warp, int lane)
 {
-    constexpr int QUADS = ROW_BLOCK_FLOATS<Tile::HEAD_DIM> / 4;
+    constexpr int FLOAT4S = ROW_BLOCK_FLOATS<Tile::HEAD_DIM> / 4;
     const int section = keep_uniform(work.section);
     const int first_work = section * params.section_heads * params.head_works;
     const struct sm90_bwd_zero_share share =
@@ -30,10 +30,10 @@ __device__ __forceinline__ void write_zeros(const Params &params, const WorkTile
 
     if (share.count == 0)
         return;
-    float4 *to = reinterpret_cast<float4 *>(params.dq_sum) + int64_t(share.first) * QUADS + lane;
+    float4 *to = reinterpret_cast<float4 *>(params.dq_sum) + int64_t(share.first) * FLOAT4S + lane;
     const int rank = Traits<Tile>::IS_PAIR ? pair_rank() : 0;
 #pragma unroll 1
-    for (int64_t i = (rank * ZERO_WARPS<Tile> + warp - 1) * LANES; i < int64_t(share.count) * QUADS;
+    for (int64_t i = (rank * ZERO_WARPS<Tile> + warp - 1) * LANES; i < int64_t(share.count) * FLOAT4S;
          i += Traits<Tile>::CLUSTER * ZERO_WARPS<Tile> * LANES)
         to[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     semaphore_release_stores(params.zeroed + share.section);

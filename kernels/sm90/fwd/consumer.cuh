@@ -58,7 +58,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const int shift = Work::shift(common, tile);
         const RowGroup group = {tile.first_row + row_group * 64, first_key, shift};
         /* Blocks of keys are counted from the first one of this part, or that these rows see. */
-        int part_begin = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
+        int part_begin = HAS_PARTS ? smem.key_part[q.stage].lowest_block : 0;
         int n = tile.key_blocks - 1, unseen_first = 0, unseen_last = 0; /* of the tile, at both its ends */
         if constexpr (Work::HAS_RANGES)
             part_begin = Work::template seen_blocks<Tile>(n, unseen_first, unseen_last, params, tile, group);
@@ -87,7 +87,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                 skip_stage(smem.v_full, smem.v_empty, v);
             }
         } else if constexpr (S::SKIPS_BLOCKS) { /* blocks that none of these rows sees */
-            const int seen = Work::template last_seen_block<Tile>(params, group);
+            const int seen = Work::template highest_seen_block<Tile>(params, group);
             const int last = HAS_PARTS ? max(seen - part_begin, 0) : seen;
             /* With ping-pong the loop is not unrolled, to keep the code that is fetched at the start short. Without it,
              * and in pairs, it is unrolled because of what the assembler then does in the main loop

@@ -149,7 +149,7 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),
                   head_bytes = (p->lengths == ATTN_PACKED ? p->total_k : p->kv_len) * p->head_dim * 2 * 2,
                   groups = target / head_bytes < 1 ? 1 : target / head_bytes;
-    params->ranges.section_heads = (int)(group * (groups < p->kv_heads ? groups : p->kv_heads));
+    params->ranges.packed_section_heads = (int)(group * (groups < p->kv_heads ? groups : p->kv_heads));
     params->tail = (struct sm90_fwd_tail){INT32_MAX, 0, 1, 0, 0};
     params->tail_works = divisor_of(1);
     params->work_rows = tile->block_m;

@@ -23,17 +23,9 @@
  *                                                    O += P V_0; epilogue: O / row sum, LSE
  *
  * Ping-pong: consumers issue their products one after the other, so that the products of one run beside the
- * exponentials of another. There is none in causal tiles whose consumers skip different blocks (SKIPS_BLOCKS).
+ * exponentials of another. There is none in causal tiles whose consumers skip different blocks (ROTATES_ROWS).
  *
- * What must not be reordered:
- *   - The wait for O stays after the row max (BEFORE_EXP) and before the exponentials (AFTER_EXP). The assembler
- *     moves a wait for wgmma up to the start of its basic block: a branch (wait_for_next_v) and a loop
- *     (exponentiate_and_check) prevent that.
- *   - AFTER_EXP waits for the next V before the exponentials, although it is needed later: where there is no ping-pong
- *     this keeps the consumers from doing the same at the same time.
- *   - No accumulator is in flight over the end of a loop, and P is written only after the wait for O: otherwise the
- *     assembler serialises the products (its messages C7511, C7513, C7515).
- *   - A stage of Q is released one tile later, when the TMA store of O has read it (`unreleased_q`).
+ * What must not be reordered, and why: docs/kernels/sm90_fwd.md.
  *
  * Parts: without a mask the keys of the last work tiles may be shared out to several thread blocks, so that all
  * multiprocessors finish at about the same time. A part is a work tile of fewer blocks of keys, whose O, row max and
@@ -42,11 +34,11 @@
  * Pairs: in long launches two thread blocks of adjacent rows load keys for each other (pair.cuh), which costs less
  * energy.
  *
- * Files: policies.cuh (which rows and keys there are, which pairs are visible), tiles.cuh (tiles, the order of the main
- * loop, shared memory), work.cuh (order of work tiles), tail.c (parts of the last ones), pair.cuh, producer.cuh,
- * consumer.cuh, mainloop.cuh, softmax.cuh, rounding.cuh, epilogue.cuh, combine.cu, instances/ (what is compiled),
- * host.c (choice of the tile, launches).
- * With pictures, sizes and measurements: docs/kernels/sm90_fwd.md. */
+ * Files: policies.cuh (which rows and keys there are, which pairs are visible), ranges.cuh (windows, lengths),
+ * tiles.cuh (tiles, the order of the main loop, shared memory), work.cuh (order of work tiles), tail.c (parts of the
+ * last ones), pair.cuh, producer.cuh, consumer.cuh, mainloop.cuh, softmax.cuh, rounding.cuh, epilogue.cuh,
+ * combine.cu, instances/ (what is compiled), host.c (choice of the tile, launches). With pictures, sizes and
+ * measurements: docs/kernels/sm90_fwd.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"

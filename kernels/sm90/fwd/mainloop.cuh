@@ -175,10 +175,10 @@ template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct 
     __device__ __forceinline__ void mask_block(int block) const
     {
         const int first_column = block * Tile::BLOCK_N + first_key + lane % 4 * 2;
-        int diagonal = tile.first_row + thread_row + shift + 1;
+        int diagonal_end = tile.first_row + thread_row + shift + 1;
         if constexpr (S::CANCELS_ROUNDING) /* computed here, not ahead of the loop, which needs the registers */
-            asm volatile("" : "+r"(diagonal));
-        Work::mask(s, params, tile, first_column, diagonal);
+            asm volatile("" : "+r"(diagonal_end));
+        Work::mask(s, params, tile, first_column, diagonal_end);
     }
 };
 

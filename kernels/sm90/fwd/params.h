@@ -32,7 +32,7 @@ struct sm90_fwd_ranges {
     struct family_lengths lengths;
     struct family_window window;
     struct family_work_order order;
-    int section_heads; /* packed: query heads whose work tiles run at the same time; whole groups */
+    int packed_section_heads; /* query heads whose work tiles run at the same time; whole groups */
 };
 
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */
@@ -45,9 +45,9 @@ struct fused_sm90_fwd_params {
     struct divisor first_heads,
         section_heads;            /* query heads of the first section, which may be smaller, and of the others */
     struct divisor section_tiles; /* row_tiles * section_heads */
-    int tiles;                    /* row_tiles * batch * q_heads, and the parts of the last ones (tail) but the first of
+    int tiles; /* row_tiles * batch * q_heads (packed: at most), and the parts of the last ones (tail) but the first of
                                      each */
-    float scale_log2;             /* scale * log2(e) */
+    float scale_log2; /* scale * log2(e) */
     bool causal;
     /* The last work tiles, if they have parts. A part has a slot of the workspace. A slab is a warp's 16 rows. */
     struct sm90_fwd_tail tail;
@@ -56,9 +56,10 @@ struct fused_sm90_fwd_params {
     /* [slot][slab][head_dim / 8][16 x 8]: O of a part, divided by its row sums; 16 x 8 floats in the order of
      * accumulator registers (store_quad in kernels/device/memory.cuh). */
     float *part_o;
-    float *part_max, *part_sum;    /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
-    struct attn_tensor o_rows;     /* O, for the kernel behind */
-    struct sm90_fwd_ranges ranges; /* of kernels for these (ranges.cuh), whose maps are tensor_map_encode_ranges */
+    float *part_max, *part_sum; /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
+    struct attn_tensor o_rows;  /* O, for the kernel behind */
+    struct sm90_fwd_ranges
+        ranges; /* of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges */
 };
 
 typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);

@@ -1,11 +1,13 @@
 /* What a kernel of the sm_90 forward is compiled for beside its tile: which rows and keys a work tile has and which
  * pairs of them are visible (`Work`), and what becomes of a score before the softmax (`Score`). Producer, consumers and
- * epilogue know of both only what is declared here: a kernel for other work is another struct with the members of
- * Dense, a kernel for other scores one with those of Plain, and its line in instances/.
+ * epilogue know of both only what is declared here. A kernel for other work is another struct with the members that
+ * Dense and Ranges (ranges.cuh) share and, with HAS_RANGES false, count_key_blocks and highest_seen_block as in Dense,
+ * or, with HAS_RANGES true, work_tile and seen_blocks as in Ranges. Pairs and parts take Dense alone. A kernel for
+ * other scores has the members of Plain. Each has its line in instances/.
  *
- * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from one
- * number down to another, which is how everybody goes through them, so that what is masked at the right edge comes
- * first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its list. */
+ * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from
+ * one number down to another, which is how everybody goes through them, so that what is masked at the right edge
+ * comes first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its list. */
 #pragma once
 
 #include "kernels/device/copy_engine.cuh"
@@ -82,7 +84,8 @@ struct Dense {
 
     /* ---- which keys its rows see ---- */
 
-    /* Work tiles go from some block of keys back to block 0, and all are loaded in the prologue's order. */
+    /* False: work tiles go from some block of keys back to block 0, work_tile_of (work.cuh) makes them, and the first
+     * one's Q, K and V are asked for before the other barriers exist (load_prologue). */
     static constexpr bool HAS_RANGES = false;
 
     /* The blocks of which some keys are masked for 64 rows, counted from the first block of a part. */
@@ -110,7 +113,7 @@ struct Dense {
 
     /* The highest block of which one of the rows sees the warpgroup's keys, or 0. */
     template <typename Tile>
-    __device__ __forceinline__ static int last_seen_block(const Params &params, const RowGroup &rows)
+    __device__ __forceinline__ static int highest_seen_block(const Params &params, const RowGroup &rows)
     {
         const int sees = rows.first_row >= params.q_len ? 0
                          : params.causal                ? rows.first_row + 64 + rows.shift
@@ -140,14 +143,14 @@ struct Dense {
         return params.causal ? min(params.kv_len, rows.first_row + 64 + rows.shift) : params.kv_len;
     }
 
-    /* The scores of a block that a row does not see become -inf. first_column: the thread's first key. diagonal: the
-     * first key that this thread's row g does not see in a causal problem. */
+    /* The scores of a block that a row does not see become -inf. first_column: the thread's first key. diagonal_end:
+     * the key behind the one at which the diagonal meets this thread's row g; a causal row does not see it. */
     template <int SCORES>
     __device__ __forceinline__ static void mask(float (&s)[SCORES], const Params &params, const WorkTile &,
-                                                int first_column, int diagonal)
+                                                int first_column, int diagonal_end)
     {
-        const int limit[2] = {(params.causal ? min(params.kv_len, diagonal) : params.kv_len) - first_column,
-                              (params.causal ? min(params.kv_len, diagonal + 8) : params.kv_len) - first_column};
+        const int limit[2] = {(params.causal ? min(params.kv_len, diagonal_end) : params.kv_len) - first_column,
+                              (params.causal ? min(params.kv_len, diagonal_end + 8) : params.kv_len) - first_column};
         mask_scores(s, limit);
     }
 };

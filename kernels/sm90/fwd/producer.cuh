@@ -107,7 +107,7 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
     else
         k.advance();
     for (;;) {
-        const int first = HAS_PARTS ? keys.first_block : 0;
+        const int first = HAS_PARTS ? keys.lowest_block : 0;
         int n = first + tile.key_blocks - 2;
 #pragma unroll 1
         for (; n > first + 1; --n)
@@ -129,15 +129,15 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, tile, keys);
         load_q<Tile>(smem, params, q.stage, tile);
         q.advance();
-        load_k(tile, kv_head, keys.first_block + tile.key_blocks - 1);
+        load_k(tile, kv_head, keys.lowest_block + tile.key_blocks - 1);
     }
     publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, {0, 0, 0, 0}, {0, -1}); /* there are no more */
     if constexpr (HAS_PARTS)
         grid_let_next_start(); /* the kernel that puts the parts together */
 }
 
-/* The same for work tiles that begin at any block of keys, of which there may be none, and whose number is not known
- * ahead: the first one without blocks ends them. */
+/* The same for work tiles that begin at any block of keys, of which there may be none. How many work tiles there are
+ * stands in device memory (order.count): the first one without blocks ends them. */
 template <typename Tile>
 __device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, const Params &params)
 {
@@ -156,7 +156,7 @@ __device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, 
         number = take_work(smem, params, next_work);
         const int kv_head = quotient(tile.head, params.group);
 #pragma unroll 1
-        for (int n = tile.first_block + tile.key_blocks - 1; n >= tile.first_block; --n) {
+        for (int n = tile.lowest_block + tile.key_blocks - 1; n >= tile.lowest_block; --n) {
             mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
             load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
             k.advance();
@@ -183,9 +183,9 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
         const WorkTileOf<Tile> tile = smem.work_tile[q.stage];
-        int first = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
+        int first = HAS_PARTS ? smem.key_part[q.stage].lowest_block : 0;
         if constexpr (Tile::Work::HAS_RANGES)
-            first = tile.first_block;
+            first = tile.lowest_block;
         mbarrier_arrive(shared_address(&smem.q_empty[q.stage]));
         if (tile.key_blocks == 0)
             break;

@@ -18,7 +18,7 @@ struct Ranges {
 
     struct WorkTile {
         int head, first_row, key_blocks,
-            first_block; /* first_block: the lowest; key_blocks 0: there are no more tiles */
+            lowest_block; /* lowest_block: the lowest; key_blocks 0: there are no more tiles */
         int q_len, kv_len;
         int q_row, k_row, q_end, k_end, wrap; /* coordinates of row 0 and key 0 (tensor_map_encode_ranges) */
         int sequence;
@@ -81,12 +81,12 @@ struct Ranges {
             row_tile = place.row_tile;
         } else {
             /* Section by section of heads, and in each the longest tiles first, of all its heads together. */
-            const int count = *ranges.order.count, section_works = count * ranges.section_heads;
+            const int count = *ranges.order.count, section_works = count * ranges.packed_section_heads;
             if (number >= count * params.q_heads.value)
                 return tile;
             const int section = number / section_works, rest = number - section * section_works;
-            const int first_head = section * ranges.section_heads;
-            const int heads = min(ranges.section_heads, params.q_heads.value - first_head), entry = rest / heads;
+            const int first_head = section * ranges.packed_section_heads;
+            const int heads = min(ranges.packed_section_heads, params.q_heads.value - first_head), entry = rest / heads;
             const family_work work = ranges.order.work[entry];
             tile.sequence = work.sequence;
             tile.head = first_head + rest - entry * heads;
@@ -104,7 +104,7 @@ struct Ranges {
         tile.wrap = is_packed ? TENSOR_MAP_WRAP : 0;
         const family::TileRange keys =
             family::key_tiles_of(ranges.window, s, tile.first_row, Tile::BLOCK_M, Tile::BLOCK_N);
-        tile.first_block = keys.first;
+        tile.lowest_block = keys.first;
         tile.key_blocks = max(keys.end - keys.first, 1); /* where no row sees a key one block, all of it masked */
         return tile;
     }
@@ -120,12 +120,12 @@ struct Ranges {
         const int first_key = max(rows.first_row + rows.shift - window.left, 0);
         const int end_key = min(tile.kv_len, end_row + rows.shift + window.right);
         const bool sees = end_row > rows.first_row && first_key < end_key;
-        const int first_seen = sees ? first_key / Tile::BLOCK_N - tile.first_block : 0;
-        const int last_seen = sees ? (end_key - 1) / Tile::BLOCK_N - tile.first_block : 0;
+        const int first_seen = sees ? first_key / Tile::BLOCK_N - tile.lowest_block : 0;
+        const int last_seen = sees ? (end_key - 1) / Tile::BLOCK_N - tile.lowest_block : 0;
         before = first_seen;
         behind = tile.key_blocks - 1 - last_seen;
         last = last_seen - first_seen;
-        return tile.first_block + first_seen;
+        return tile.lowest_block + first_seen;
     }
 
     /* The blocks of which some keys are masked for 64 rows, counted from the first that these see. */
@@ -138,13 +138,13 @@ struct Ranges {
 
     template <typename Tile>
     __device__ __forceinline__ static Edges edges(const Params &params, const WorkTile &tile, const RowGroup &rows,
-                                                  int first_block)
+                                                  int lowest_block)
     {
         const family_window &window = params.ranges.window;
         const int seen_by_all = max(min(tile.kv_len, rows.first_row + 1 + rows.shift + window.right), 0);
         const int first_of_last_row = max(rows.first_row + 63 + rows.shift - window.left, 0);
-        return {seen_by_all / Tile::BLOCK_N - first_block,
-                (first_of_last_row + Tile::BLOCK_N - 1) / Tile::BLOCK_N - first_block};
+        return {seen_by_all / Tile::BLOCK_N - lowest_block,
+                (first_of_last_row + Tile::BLOCK_N - 1) / Tile::BLOCK_N - lowest_block};
     }
 
     __device__ __forceinline__ static int seen_end(const Params &params, const WorkTile &tile, const RowGroup &rows)
@@ -154,10 +154,10 @@ struct Ranges {
 
     template <int SCORES>
     __device__ __forceinline__ static void mask(float (&s)[SCORES], const Params &params, const WorkTile &tile,
-                                                int first_column, int diagonal)
+                                                int first_column, int diagonal_end)
     {
         const family_window &window = params.ranges.window;
-        const int first = diagonal - 1 - window.left - first_column, end = diagonal + window.right;
+        const int first = diagonal_end - 1 - window.left - first_column, end = diagonal_end + window.right;
         mask_scores(s, {first, first + 8},
                     {min(tile.kv_len, end) - first_column, min(tile.kv_len, end + 8) - first_column});
     }

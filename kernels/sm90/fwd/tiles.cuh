@@ -140,6 +140,10 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     uint16_t k[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
     uint16_t v[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
     uint16_t ones[Traits<Tile>::ONES];
+    /* Barriers, and what arrives at them. full: the producer, and the bytes of its copies. work_tile_full: the
+     * producer of Q and K, when work_tile is written. q_empty: every consumer warp and the producer of V. k_empty,
+     * v_empty: every consumer warp, of the block's own consumers. Named barriers: 1 and more for the warpgroups that
+     * exchange O or share a stage of Q, then one for each warpgroup's turn (mainloop.cuh). */
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES], work_tile_full[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     WorkTileOf<Tile> work_tile[Q_STAGES]; /* which tile a stage of Q holds or waits for */

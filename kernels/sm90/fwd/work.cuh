@@ -23,10 +23,10 @@ using Params = fused_sm90_fwd_params;
 /* A work tile, as the tile's policy describes it (policies.cuh). */
 template <typename Tile> using WorkTileOf = typename Tile::Work::WorkTile;
 
-/* Which keys of a work tile a thread block has: WorkTile::key_blocks blocks, from first_block on. slot: where a part
+/* Which keys of a work tile a thread block has: WorkTile::key_blocks blocks, from lowest_block up. slot: where a part
  * stores its result (Params::part_o); -1: the thread block has all keys. */
 struct KeyPart {
-    int first_block, slot;
+    int lowest_block, slot;
 };
 
 /* Which rows of which query head. */
@@ -71,7 +71,7 @@ __device__ __forceinline__ WorkTileOf<Tile> work_tile_of(KeyPart &keys, const Pa
     keys = {0, -1};
     if (is_part) {
         keys = {sm90_fwd_part_begin(&params.tail, part), slot};
-        tile.key_blocks = sm90_fwd_part_begin(&params.tail, part + 1) - keys.first_block;
+        tile.key_blocks = sm90_fwd_part_begin(&params.tail, part + 1) - keys.lowest_block;
     }
     return tile;
 }

@@ -11,5 +11,4 @@ template <typename T> struct RangesD128 : TILE_NAME(128, 64, ONCE)<T> {
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_ranges[] = {
     RANGES_ROW("bwd_ranges_d128_k128q64", RangesD128, 100, "128 keys x 64 queries")
-        RANGES_ROW("bwd_ranges_d64_k128q64", TILE_NAME(64, 64, ONCE), 59, "128 keys x 64 queries")
-            RANGES_ROW("bwd_ranges_d64_k128q128", TILE_NAME(64, 128, ONCE), 100, "128 keys x 128 queries"){}};
+        RANGES_ROW("bwd_ranges_d64_k128q128", TILE_NAME(64, 128, ONCE), 100, "128 keys x 128 queries"){}};

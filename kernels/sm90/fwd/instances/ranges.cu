@@ -10,7 +10,6 @@ struct RangesD128 : TILE_NAME(128, 128, 128, 2, 1, 1) {
     static constexpr Schedule SCHEDULE = SCHEDULE_RANGES_D128;
 };
 using D128 = With<RangesD128, Ranges, Plain>;
-using D64Wide = With<TILE_NAME(64, 192, 128, 3, 1, 1), Ranges, Plain>;
 using D64 = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Plain>;
 
 #define RANGES_ROW(NAME, TILE, PING_PONG, COST, SUMMARY)                                                               \
@@ -29,8 +28,5 @@ using D64 = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Plain>;
 extern "C" const struct fused_sm90_fwd_tile fused_sm90_fwd_ranges[] = {
     RANGES_ROW("fwd_ranges_d128_m128n128_s2", D128, true, 100,
                "128 x 128 tile, 64 rows a warpgroup, 2 stages of K and V")
-        RANGES_ROW("fwd_ranges_d128_m128n128_f", D128, false, 101, "the same, warpgroups do not take turns")
-            RANGES_ROW("fwd_ranges_d64_m192n128_s3", D64Wide, false, 101,
-                       "192 x 128 tile, 64 rows a warpgroup, 3 stages of K and V")
-                RANGES_ROW("fwd_ranges_d64_m256n64_s5", D64, false, 100,
-                           "256 x 64 tile, 64 rows a warpgroup, 5 stages of K and V"){}};
+        RANGES_ROW("fwd_ranges_d64_m256n64_s5", D64, false, 100,
+                   "256 x 64 tile, 64 rows a warpgroup, 5 stages of K and V"){}};
