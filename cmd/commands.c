@@ -88,6 +88,9 @@ int command_run(const struct options *o)
         return EXIT_USAGE;
     }
     FABENCH_ASSERT(commands[o->command].run, "command %s has no function", command_table[o->command].name);
+    if (commands[o->command].in_child && options_has_boards(o))
+        return supervisor_call_boards(o, command_table[o->command].name, commands[o->command].run,
+                                      commands[o->command].limit_s);
     if (commands[o->command].in_child)
         return supervisor_call(o, command_table[o->command].name, commands[o->command].run,
                                commands[o->command].limit_s);

@@ -3,8 +3,8 @@
 
 Left out: single samples (their number, median, interval, minimum and noise stay), the command of each row (`repro`; the
 header has that of the run), of each tensor all but its name, relative RMS error and share of the bound, and what names
-one machine and no measurement depends on: folders of the command line, the suffix of the kernel's version, the board's
-UUID (the column `board` tells boards apart). Figures have 6 significant digits. Every reader of records reads the result.
+one machine and no measurement depends on: folders of the command line, the host's name, the suffix of the kernel's
+version, the board's UUID (the column `board` tells boards apart). Figures have 6 significant digits. Every reader of records reads the result.
 """
 
 import json
@@ -34,6 +34,7 @@ def published_header(header):
         policy["options"] = FOLDER_OPTION.sub(r"\1", policy["options"])
     if "kernel" in header.get("host", {}):
         header["host"]["kernel"] = re.match(r"[0-9.]*", header["host"]["kernel"]).group()
+    header.get("host", {}).pop("name", None)
     header.get("device", {}).pop("uuid", None)
     return header
 

@@ -13,6 +13,7 @@ enum { MESSAGE_BYTES = 16384 };
 
 static bool quiet;
 static bool progress_shown;
+static char subject[40]; /* "cuda:1: " */
 
 enum exit_code exit_worst(enum exit_code a, enum exit_code b)
 {
@@ -26,6 +27,8 @@ enum exit_code exit_worst(enum exit_code a, enum exit_code b)
 
 void log_set_quiet(bool is_quiet) { quiet = is_quiet; }
 
+void log_set_subject(const char *name) { snprintf(subject, sizeof subject, "%.36s: ", name); }
+
 /* Messages name paths, options and texts of files, any of which may hold control characters. The buffer is no
  * struct text: a message must not need memory. A longer message than that is cut. */
 static void say(const char *prefix, const char *format, va_list arguments)
@@ -34,7 +37,7 @@ static void say(const char *prefix, const char *format, va_list arguments)
     vsnprintf(raw, sizeof raw, format, arguments);
     text_clean(raw, clean, sizeof clean);
     log_progress_clear();
-    fprintf(stderr, "%s%s\n", prefix, clean);
+    fprintf(stderr, "%s%s%s\n", prefix, subject, clean);
 }
 
 void log_note(const char *format, ...)
@@ -65,7 +68,7 @@ void log_error(const char *format, ...)
 
 void log_progress(const char *format, ...)
 {
-    if (quiet || !isatty(STDERR_FILENO))
+    if (quiet || subject[0] || !isatty(STDERR_FILENO))
         return;
     va_list arguments;
     fputs("\r\033[K", stderr);

@@ -27,6 +27,10 @@ enum exit_code exit_worst(enum exit_code, enum exit_code);
 
 void log_set_quiet(bool);
 
+/* What this process is about, behind the program's name in every message: "fabench: cuda:1: ..."; from then on it shows
+ * no progress line. For one of several processes on one terminal. */
+void log_set_subject(const char *);
+
 /* "fabench: <sentence>\n". log_note is silenced by --quiet, log_warn and log_error are not. */
 __attribute__((format(printf, 1, 2))) void log_note(const char *format, ...);
 __attribute__((format(printf, 1, 2))) void log_warn(const char *format, ...);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@ enum { END_POLL_MS = 20 };
 /* ---- interrupts ---- */
 
 static volatile sig_atomic_t interrupts;
+static atomic_int *shared_interrupts; /* of the process that shares them, whose number is sharing */
+static pid_t sharing;
 static volatile sig_atomic_t untrusted;       /* number of the untrusted child and its group, 0 = none */
 static volatile sig_atomic_t signal_of_child; /* the last signal that it sent */
 
@@ -52,6 +55,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
         signal_of_child = number;
     } else if (number == SIGINT || number == SIGTERM) {
         interrupts++;
+        if (shared_interrupts && getpid() == sharing)
+            atomic_store(shared_interrupts, interrupts);
     } else if (number == SIGTSTP || number == SIGTTIN || number == SIGTTOU) {
         stop_with_child();
     } else { /* its default effect, as soon as this function returns */
@@ -92,7 +97,23 @@ static void release_signals(void)
             signal(number, SIG_DFL);
 }
 
-bool process_is_interrupted(void) { return interrupts > 0; }
+/* This process' own, or those of the one that shares its: a key at the terminal reaches both. */
+static int interrupt_count(void)
+{
+    const int own = interrupts, shared = shared_interrupts ? atomic_load(shared_interrupts) : 0;
+    return own > shared ? own : shared;
+}
+
+bool process_share_interrupts(void)
+{
+    shared_interrupts = process_share(sizeof *shared_interrupts);
+    sharing = getpid();
+    if (shared_interrupts)
+        atomic_store(shared_interrupts, interrupts);
+    return shared_interrupts != NULL;
+}
+
+bool process_is_interrupted(void) { return interrupt_count() > 0; }
 int process_signal_of_child(void) { return signal_of_child; }
 
 /* ---- starting ---- */
@@ -283,12 +304,12 @@ static void kill_for(const struct process *p, struct state *t, enum process_end 
 static void check_limits(const struct process *p, const struct process_watch *w, struct state *t)
 {
     const double interrupt_limit_s = w->interrupt_limit_s > 0 ? w->interrupt_limit_s : PROCESS_INTERRUPT_LIMIT_S;
-    if (interrupts > 0 && t->interrupted == 0) {
+    if (interrupt_count() > 0 && t->interrupted == 0) {
         t->interrupted = t->now;
         if (w->interrupt_signal && t->killed == 0)
             send_signal(p, w->interrupt_signal);
     }
-    if (interrupts > 1 || (t->interrupted > 0 && t->now - t->interrupted > 1e3 * interrupt_limit_s))
+    if (interrupt_count() > 1 || (t->interrupted > 0 && t->now - t->interrupted > 1e3 * interrupt_limit_s))
         kill_for(p, t, PROCESS_INTERRUPTED, 0);
     if (w->limit_s > 0 && t->now - t->started > 1e3 * w->limit_s)
         kill_for(p, t, PROCESS_OVER_LIMIT, w->limit_s);

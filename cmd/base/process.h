@@ -89,6 +89,10 @@ char *process_describe(const struct process_result *, char *buffer, size_t size)
 void process_catch_interrupts(void);
 bool process_is_interrupted(void);
 
+/* From now on an interrupt of this process is one of the functions, too, that it starts later, and of their children.
+ * False with errno. */
+bool process_share_interrupts(void);
+
 /* The last signal that the untrusted child, or a process of its group, has sent to this process since it was started;
  * 0 = none. SIGKILL and SIGSTOP cannot be caught. */
 int process_signal_of_child(void);

@@ -80,3 +80,15 @@ enum attn_status backend_open(struct backend *be, enum device_choice choice, int
     snprintf(why->text, sizeof why->text, "no usable GPU (%.400s): running on the CPU", reason.text);
     return backend_open_cpu(be, why);
 }
+
+enum attn_status backend_list(struct device_info devices[DEVICES_MAX], int *count, struct attn_message *why)
+{
+    *count = 0;
+#ifdef FABENCH_WITH_CUDA
+    return backend_list_cuda(devices, count, why);
+#else
+    (void)devices;
+    snprintf(why->text, sizeof why->text, "this build has no CUDA");
+    return ATTN_ERROR;
+#endif
+}

@@ -143,6 +143,11 @@ struct backend_ops {
  * on the CPU by mistake. */
 enum attn_status backend_open(struct backend *, enum device_choice, int ordinal, struct attn_message *why);
 
+/* The CUDA devices that this process may use, in their order; at most DEVICES_MAX. Of each its name, PCI address and
+ * UUID, without a context. ATTN_ERROR with a sentence where there is none. */
+enum { DEVICES_MAX = 64 };
+enum attn_status backend_list(struct device_info devices[DEVICES_MAX], int *count, struct attn_message *why);
+
 /* The GPUs that the driver of this machine reports, whether this build can use them or not; those that
  * CUDA_VISIBLE_DEVICES hides do not count. */
 int backend_driver_gpus(void);
@@ -154,6 +159,9 @@ void backend_say_no_device(int driver, int runtime, const char *error, struct at
 
 enum attn_status backend_open_cpu(struct backend *, struct attn_message *why);
 enum attn_status backend_open_cuda(struct backend *, int ordinal, struct attn_message *why);
+/* The number of CUDA devices, at least 1; or a sentence. */
+enum attn_status backend_count_cuda(int *count, struct attn_message *why);
+enum attn_status backend_list_cuda(struct device_info devices[DEVICES_MAX], int *count, struct attn_message *why);
 
 /* Returns the status of a call that did not succeed to the caller, whose `why` the call has filled. */
 #define TRY(call)                                                                                                      \

@@ -645,15 +645,7 @@ enum attn_status backend_open_cuda(struct backend *be, int ordinal, struct attn_
 {
     int count = 0;
     memset(be, 0, sizeof *be);
-    const cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0) {
-        int driver = 0;
-        cudaDriverGetVersion(&driver); /* 0 where there is none */
-        backend_say_no_device(driver, CUDART_VERSION, error == cudaSuccess ? "none visible" : cudaGetErrorString(error),
-                              why);
-        cudaGetLastError();
-        return ATTN_ERROR;
-    }
+    TRY(backend_count_cuda(&count, why));
     if (ordinal >= count) {
         snprintf(why->text, sizeof why->text, "cuda:%d: there are %d CUDA devices, numbered from 0", ordinal, count);
         return ATTN_ERROR;

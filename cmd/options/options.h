@@ -68,7 +68,11 @@ struct options {
     struct real_list logit_means;        /* not given: 0 */
     uint64_t seed;
     enum device_choice device;
-    int device_ordinal; /* with DEVICE_CUDA */
+    int device_ordinal;              /* with DEVICE_CUDA; of several devices the first */
+    struct int_list device_ordinals; /* several devices in this order; empty = one device, or all */
+    bool all_devices;                /* every CUDA device that this process may use */
+    bool one_by_one;                 /* several devices in turn, not together */
+    double max_board_spread_pct;     /* NaN = no board is named for its speed */
     enum check_scope check;
     double atol, rtol;             /* NaN = not given */
     int64_t random_count;          /* verify: random problems instead of the hard shapes; 0 = not given */
@@ -121,6 +125,11 @@ static inline int64_t dims_qk(int64_t item) { return item & INT32_MAX; }
 static inline int64_t dims_v(int64_t item) { return item >> 32; }
 enum { DIMS_CACHE_QK = 576, DIMS_CACHE_V = 512 }; /* of a cache in which V is the first columns of K */
 
+enum { DEVICE_ORDINALS = 1024 }; /* cuda:N is below */
+
+/* Several devices, or all: one record of them (cmd/run/boards.h). */
+static inline bool options_has_boards(const struct options *o) { return o->all_devices || o->device_ordinals.count; }
+
 /* The largest --page-size, in rows. */
 enum { PAGE_SIZE_MAX = 65536 };
 
@@ -140,6 +149,11 @@ int options_parse(int argc, char **argv, struct options *, bool *done);
 /* Parses the command line of a record's header as a sweep without outputs. EXIT_USAGE when it is not valid here,
  * possibly after a sentence on stderr. */
 int options_parse_line(const char *command_line, struct options *);
+
+/* `one` is `all` for cuda:ordinal alone, also in the commands that rows are made again with. It owns its `given` alone:
+ * free it with options_free_one, before `all`. */
+void options_for_device(const struct options *all, int ordinal, struct options *one);
+void options_free_one(struct options *one);
 
 /* Frees what the struct owns, and zeroes it. */
 void options_free(struct options *);

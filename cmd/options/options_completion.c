@@ -82,7 +82,7 @@ static const char *values_of(const struct option_def *def, char *buffer, size_t 
     if (count || def->kind == KIND_HELP)
         return buffer;
     const bool is_path = def->unit && strcmp(def->unit, "PATH") == 0;
-    return def->kind == KIND_DEVICE                                             ? "auto cpu cuda:0"
+    return def->kind == KIND_DEVICE                                             ? "auto cpu all cuda:0"
            : def->kind == KIND_OUT_DIR || def->kind == KIND_IN_DIR              ? "DIR"
            : is_path || def->kind == KIND_OUT_FILE || def->kind == KIND_IN_FILE ? "FILE"
                                                                                 : "NONE";

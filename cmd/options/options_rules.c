@@ -3,6 +3,7 @@
 #include "cmd/options/options_table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -468,6 +469,31 @@ static bool check_report(const struct parse *p)
     return true;
 }
 
+/* Several devices: what one record of them cannot have, and what is for them alone. */
+static bool check_boards(const struct parse *p)
+{
+    const struct options *o = p->o;
+    const char *const needs_one = o->profile         ? "--profile"
+                                  : o->resume        ? "--resume"
+                                  : o->dry_run       ? "--dry-run"
+                                  : o->dump_dir      ? "--dump"
+                                  : o->outputs_dir   ? "--outputs"
+                                  : o->accepted_path ? "--accepted"
+                                                     : NULL;
+    if (options_has_boards(o) && o->command != COMMAND_SWEEP && o->command != COMMAND_VERIFY &&
+        o->command != COMMAND_INFO)
+        return options_refuse("--device", typed(p, "--device"), "must be one device: %s takes one", p->command->name);
+    if (options_has_boards(o) && needs_one)
+        return options_refuse("--device", typed(p, "--device"), "cannot be used with %s, which takes one device",
+                              needs_one);
+    if (!options_has_boards(o) && o->one_by_one)
+        return options_refuse("--one-by-one", NULL, "is for several devices: --device all, or cuda:0,cuda:1");
+    if (!options_has_boards(o) && !isnan(o->max_board_spread_pct))
+        return options_refuse("--max-board-spread", typed(p, "--max-board-spread"),
+                              "is for several devices: --device all, or cuda:0,cuda:1");
+    return true;
+}
+
 bool options_check(const struct parse *p)
 {
     const struct options *o = p->o;
@@ -500,8 +526,8 @@ bool options_check(const struct parse *p)
                          : o->command == COMMAND_PLOT   ? check_plot(p)
                          : o->command == COMMAND_VERIFY ? check_stored(p)
                                                         : true;
-    return is_good && check_outputs(p) && check_dists(p) && check_logit_std(p) && check_logit_mean(p) &&
-           check_problems(p);
+    return is_good && check_boards(p) && check_outputs(p) && check_dists(p) && check_logit_std(p) &&
+           check_logit_mean(p) && check_problems(p);
 }
 
 bool options_refuse(const char *name, const char *value, const char *format, ...)

@@ -277,9 +277,21 @@ const struct option_def option_table[] = {
          "Parts into which the keys of a row are split in --mode decode, each computed by itself and then merged; "
          "0 is the implementation's choice. One that cannot split refuses. Rows of different splits are the same "
          "case."},
+    {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N,...|all",
+     .help = "where it runs", .group = GROUP_IMPL, .commands = FOR_RUNS | FOR_INFO,
+     .detail = "auto is the first CUDA device, else the CPU. all, or several as cuda:0,cuda:2: one record of all these "
+               "devices, each with a supervisor, a worker and a lock of its own, and a summary by board."},
     {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
-     .group = GROUP_IMPL, .commands = FOR_PROBLEMS | FOR_INFO | FOR_LIST,
+     .group = GROUP_IMPL, .commands = FOR_GATES | FOR_SELFTEST | FOR_LIST,
      .detail = "auto is the first CUDA device, else the CPU; ab and gate take the CPU only where it is named."},
+    {"--one-by-one", NULL, KIND_FLAG, AT(one_by_one), .help = "several devices in turn, not together", .is_rare = true,
+     .group = GROUP_IMPL, .commands = FOR_RUNS,
+     .detail = "Measures the devices of --device all, or of a list, one after the other. Without it they run together: "
+               "the load that a host sees."},
+    {"--max-board-spread", NULL, KIND_PERCENT, AT(max_board_spread_pct), .min = 0.01, .max = 100, .unit = "P%",
+     .help = "a board slower than the others by more", .is_rare = true, .group = GROUP_IMPL, .commands = FOR_SWEEP,
+     .detail = "With several devices: where a board is slower than the median of the others by more than this, all are "
+               "measured again; one that is so again is named, and the exit code is 3."},
 
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = problem_scope_names, .fallback = "full",
      .help = "compare each row with the reference", .group = GROUP_CHECK, .commands = FOR_SWEEP | FOR_GATE,

@@ -43,6 +43,12 @@ static void list_add(struct int_list *list, int64_t value)
     list->values[list->count++] = value;
 }
 
+static void int_list_free(struct int_list *list)
+{
+    free(list->values);
+    *list = (struct int_list){NULL, 0};
+}
+
 enum { PARTS_MAX = 4096, PART_BYTES = 32 };
 
 /* Windows: `none`, -1, or a number of keys; each once. */
@@ -232,19 +238,45 @@ static bool parse_specs(const char *name, const char *value, struct name_list *l
     }
 }
 
+/* One item "cuda:N" of a list. */
+static bool parse_ordinal(const char *item, size_t length, int64_t *ordinal)
+{
+    char word[PART_BYTES];
+    snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), item);
+    return strncmp(word, "cuda:", 5) == 0 && !strchr(word, 'k') && number_parse_count(word + 5, ordinal) &&
+           *ordinal < DEVICE_ORDINALS;
+}
+
+static bool parse_ordinals(const char *name, const char *value, struct int_list *list)
+{
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        int64_t ordinal = 0;
+        if (!parse_ordinal(item, length, &ordinal))
+            return options_refuse(name, value, "must be auto, cpu, all, or cuda:0, cuda:1 and so on%s",
+                                  strchr(value, ',') ? ", several with commas" : "");
+        for (int i = 0; i < list->count; i++)
+            if (list->values[i] == ordinal)
+                return options_refuse(name, value, "cuda:%d is there twice; must be each device once", (int)ordinal);
+        list_add(list, ordinal);
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
 static bool parse_device(const char *name, const char *value, struct options *o)
 {
-    int64_t ordinal = 0;
-    if (strcmp(value, "auto") == 0)
-        o->device = DEVICE_AUTO;
-    else if (strcmp(value, "cpu") == 0)
-        o->device = DEVICE_CPU;
-    else if (strncmp(value, "cuda:", 5) == 0 && !strchr(value, 'k') && number_parse_count(value + 5, &ordinal) &&
-             ordinal < 1024)
-        o->device = DEVICE_CUDA;
-    else
-        return options_refuse(name, value, "must be auto, cpu, or cuda:0, cuda:1 and so on");
-    o->device_ordinal = (int)ordinal;
+    o->all_devices = strcmp(value, "all") == 0;
+    o->device_ordinal = 0;
+    o->device = strcmp(value, "auto") == 0 ? DEVICE_AUTO : strcmp(value, "cpu") == 0 ? DEVICE_CPU : DEVICE_CUDA;
+    if (o->device != DEVICE_CUDA || o->all_devices)
+        return true;
+    if (!parse_ordinals(name, value, &o->device_ordinals))
+        return false;
+    o->device_ordinal = (int)o->device_ordinals.values[0];
+    if (o->device_ordinals.count == 1)
+        int_list_free(&o->device_ordinals);
     return true;
 }
 
@@ -377,6 +409,29 @@ void options_apply_defaults(struct options *o)
     }
 }
 
+void options_for_device(const struct options *all, int ordinal, struct options *one)
+{
+    *one = *all;
+    one->device = DEVICE_CUDA;
+    one->device_ordinal = ordinal;
+    one->device_ordinals = (struct int_list){NULL, 0};
+    one->all_devices = one->one_by_one = false;
+    one->max_board_spread_pct = NAN;
+    one->given = (struct name_list){0};
+    for (int i = 0; i + 1 < all->given.count; i += 2) {
+        const char *const name = all->given.names[i];
+        if (strcmp(name, "--one-by-one") == 0 || strcmp(name, "--max-board-spread") == 0)
+            continue;
+        name_list_add(&one->given, name);
+        if (strcmp(name, "--device") == 0)
+            name_list_print(&one->given, "cuda:%d", ordinal);
+        else
+            name_list_add(&one->given, all->given.names[i + 1]);
+    }
+}
+
+void options_free_one(struct options *one) { name_list_free(&one->given); }
+
 /* One option's field, by the kind of its row. Two rows may have one field, so what is freed is also zeroed. */
 void option_free_value(struct options *o, const struct option_def *def)
 {
@@ -385,12 +440,8 @@ void option_free_value(struct options *o, const struct option_def *def)
     case KIND_COUNT_LIST:
     case KIND_DIMS:
     case KIND_WINDOWS:
-    case KIND_SHAPES: {
-        struct int_list *const list = field;
-        free(list->values);
-        *list = (struct int_list){NULL, 0};
-        return;
-    }
+    case KIND_SHAPES: int_list_free(field); return;
+    case KIND_DEVICE: int_list_free(&o->device_ordinals); return;
     case KIND_REAL_LIST: {
         struct real_list *const list = field;
         free(list->values);
@@ -419,7 +470,6 @@ void option_free_value(struct options *o, const struct option_def *def)
     case KIND_COUNT:
     case KIND_REAL:
     case KIND_PERCENT:
-    case KIND_DEVICE:
     case KIND_HELP:
     case KIND_VERSION: return;
     }

@@ -17,6 +17,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/chart/chart.h"
+#include "cmd/device/backend.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_row.h"
 #include "cmd/run/accepted.h"
@@ -35,6 +36,7 @@ struct run_outputs {
     double *seconds;             /* from the row before to each of them */
     double last_ms;              /* when the last one came */
     char convention[32];         /* "16384 tokens" for the table's headings */
+    FILE *sink;                  /* run_outputs_forward: nothing else is there */
 };
 
 /* The folder of this run (owned), or NULL with --out none. */
@@ -158,6 +160,18 @@ static void free_outputs(struct run_outputs *s)
     free(s);
 }
 
+/* The table's first line; of one of several boards with its address. The caller frees it. */
+static char *first_line(const struct options *o, const json_t *header)
+{
+    char *line = header_line(header);
+    const char *pci = json_string_value(header_value(header, "device.pci_bus_id"));
+    if (!options_has_boards(o) || !pci)
+        return line;
+    char *named = xasprintf("%s: %s", pci, line);
+    free(line);
+    return named;
+}
+
 struct run_outputs *run_outputs_open(const struct options *o, const json_t *header, struct resume *resume)
 {
     struct run_outputs *s = xcalloc(1, sizeof *s);
@@ -175,7 +189,7 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
         return NULL;
     }
     if (!is_stdout(o->csv_path) && !is_stdout(o->jsonl_path)) {
-        char *line = header_line(header);
+        char *line = first_line(o, header);
         const json_t *asked = header_value(header, "policy.max_noise_pct");
         s->table = table_open(o->quiet ? stderr : stdout, terminal_width(), !o->quiet && terminal_color(o->color),
                               peer_of(header), o->command == COMMAND_VERIFY);
@@ -195,9 +209,63 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
         }
         table_clocks(s->table, free_clocks_of(header));
         table_max_failures(s->table, o->max_failures);
+        if (options_has_boards(o))
+            table_boards(s->table);
         free(line);
     }
     return s;
+}
+
+struct run_outputs *run_outputs_forward(FILE *sink, const json_t *header)
+{
+    struct run_outputs *s = xcalloc(1, sizeof *s);
+    s->sink = sink;
+    if (run_outputs_note(s, header) == EXIT_OK)
+        return s;
+    free(s);
+    return NULL;
+}
+
+/* One line for the process that writes; `what` is the name of the message and of its member. */
+static int forward(struct run_outputs *s, const char *what, json_t *object)
+{
+    json_t *message = record_must(json_pack("{s:s, s:o}", "msg", what, what, object));
+    const bool sent =
+        json_dumpf(message, s->sink, JSON_COMPACT) == 0 && fputc('\n', s->sink) != EOF && fflush(s->sink) == 0;
+    json_decref(message);
+    return sent ? EXIT_OK : EXIT_IO;
+}
+
+static int could_not_write(int error)
+{
+    if (error == 0)
+        return EXIT_OK;
+    log_error("a record could not be written: %s", strerror(error));
+    return EXIT_IO;
+}
+
+int run_outputs_note(struct run_outputs *s, const json_t *object)
+{
+    if (s->sink)
+        return forward(s, "header", json_incref((json_t *)(uintptr_t)object));
+    return could_not_write(s->jsonl ? record_write_json(s->jsonl, object) : 0);
+}
+
+int run_outputs_add_header(struct run_outputs *s, const json_t *header)
+{
+    const int status = run_outputs_note(s, header);
+    char *line = first_line(s->options, header);
+    log_progress_clear();
+    if (s->table)
+        table_header_line(s->table, line);
+    free(line);
+    return status;
+}
+
+FILE *run_outputs_page(const struct run_outputs *s, int *width)
+{
+    *width = terminal_width();
+    return s->table && !s->options->quiet ? stdout : NULL;
 }
 
 /* Appends a deep copy to the list of all rows, by converting the row to JSON and back. */
@@ -223,19 +291,50 @@ static int show_row(struct run_outputs *s, const struct record_row *row, int err
     keep_row(s, row);
     if (s->table)
         table_row(s->table, row);
-    if (error == 0)
-        return EXIT_OK;
-    log_error("a record could not be written: %s", strerror(error));
-    return EXIT_IO;
+    return could_not_write(error);
 }
 
 int run_outputs_add(struct run_outputs *s, const struct record_row *row)
 {
+    if (s->sink)
+        return forward(s, "row", record_row_json(row));
     log_progress_clear();
     return show_row(s, row, s->jsonl ? record_write(s->jsonl, row) : 0);
 }
 
 int run_outputs_show(struct run_outputs *s, const struct record_row *row) { return show_row(s, row, 0); }
+
+/* The rows of each board as a file of its own: a line of the charts. The rows are those of the file that is split. */
+struct by_board {
+    struct record_file *files; /* named after the boards */
+    int count;
+};
+
+static void split_by_board(const struct record_file *all, struct by_board *parts)
+{
+    parts->files = xcalloc(DEVICES_MAX, sizeof *parts->files);
+    for (int i = 0; i < all->count; i++) {
+        int at = 0;
+        while (at < parts->count && strcmp(parts->files[at].path, all->rows[i].pci) != 0)
+            at++;
+        if (at == DEVICES_MAX)
+            continue;
+        struct record_file *const file = &parts->files[at];
+        if (at == parts->count) {
+            *file = (struct record_file){.path = all->rows[i].pci, .header = all->header};
+            file->rows = xcalloc((unsigned long)all->count, sizeof *file->rows);
+            parts->count++;
+        }
+        file->rows[file->count++] = all->rows[i];
+    }
+}
+
+static void free_by_board(struct by_board *parts)
+{
+    for (int i = 0; i < parts->count; i++)
+        free(parts->files[i].rows);
+    free(parts->files);
+}
 
 static int draw(struct run_outputs *s)
 {
@@ -254,9 +353,15 @@ static int draw(struct run_outputs *s)
         log_error("--overlay %s", why.text);
         status = EXIT_IO;
     }
-    const struct chart_input input = {.files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
+    struct by_board parts = {.count = 0};
+    if (options_has_boards(o))
+        split_by_board(&s->rows, &parts);
+    const struct chart_input input = {.files = parts.count ? parts.files : &s->rows,
+                                      .file_count = parts.count ? parts.count : 1,
+                                      .overlay = overlay.count ? &overlay : NULL};
     status = exit_worst(status,
                         charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color), &s->charts));
+    free_by_board(&parts);
     overlay_free(&overlay);
     return status;
 }
@@ -269,7 +374,8 @@ static char *resume_command(const struct run_outputs *s)
     struct name_list words = {0};
     struct text command = {0};
     const bool has_record = o->jsonl_path ? !is_stdout(o->jsonl_path) : s->dir != NULL;
-    if (o->command != COMMAND_SWEEP || !has_record || !text_split_shell(o->command_line, &words))
+    if (o->command != COMMAND_SWEEP || !has_record || options_has_boards(o) ||
+        !text_split_shell(o->command_line, &words))
         return NULL;
     text_add(&command, "%s", program_name());
     for (int i = 1; i < words.count; i++)
@@ -296,7 +402,8 @@ static void tell_resume(struct run_outputs *s)
 }
 
 /* Adds one row as a test case: what failed, why it did not run, and in its body the command that makes it again. */
-static void add_junit_case(struct junit *junit, const struct record_row *row, double time_s, bool is_missed)
+static void add_junit_case(struct junit *junit, const struct record_row *row, double time_s, bool is_missed,
+                           bool has_boards)
 {
     const bool is_broken = record_row_is_broken(row);
     char *class_name = xasprintf("fabench.%s", row->impl), *body = NULL;
@@ -318,7 +425,10 @@ static void add_junit_case(struct junit *junit, const struct record_row *row, do
     if (result == JUNIT_PASSED && isfinite(row->err_used))
         text_add(&message, "%s at %.2g of its bound", row->err_tensor, row->err_used);
     char *problem = problem_key_options(&row->key); /* in words, no two problems have the same */
-    junit_add(junit, class_name, row->only ? row->only : problem + strspn(problem, " "), result, text_string(&message));
+    char *name = xasprintf("%s%s%s", row->only ? row->only : problem + strspn(problem, " "), has_boards ? " on " : "",
+                           has_boards ? row->pci : "");
+    junit_add(junit, class_name, name, result, text_string(&message));
+    free(name);
     junit_detail(junit, time_s, body);
     free(problem);
     free(class_name);
@@ -331,7 +441,7 @@ static bool write_junit(const struct run_outputs *s, const bool *is_missed, int 
     struct junit junit = {0};
     int failed = 0;
     for (int i = 0; i < s->rows.count; i++) {
-        add_junit_case(&junit, &s->rows.rows[i], s->seconds[i], is_missed[i]);
+        add_junit_case(&junit, &s->rows.rows[i], s->seconds[i], is_missed[i], options_has_boards(s->options));
         failed += record_row_failed(&s->rows.rows[i]) || is_missed[i];
     }
     char *summary = xasprintf("%d of %d rows failed, exit %d", failed, s->rows.count, exit_code);
@@ -348,6 +458,10 @@ static bool write_junit(const struct run_outputs *s, const bool *is_missed, int 
 int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
 {
     int status = exit_code;
+    if (s->sink) {
+        free(s);
+        return status;
+    }
     struct record_writer *const writers[] = {s->jsonl, s->csv};
     for (int i = 0; i < 2; i++) {
         const int error = writers[i] ? record_close(writers[i]) : 0;

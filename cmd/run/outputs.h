@@ -2,6 +2,8 @@
 #ifndef FABENCH_RUN_OUTPUTS_H
 #define FABENCH_RUN_OUTPUTS_H
 
+#include <stdio.h>
+
 #include "cmd/options/options.h"
 #include "cmd/record/record.h"
 
@@ -11,6 +13,20 @@ struct run_outputs;
  * resume: the record to continue, or NULL; its writer then belongs to the outputs. */
 struct resume;
 struct run_outputs *run_outputs_open(const struct options *, const json_t *header, struct resume *);
+
+/* Outputs that pass header and rows on, as lines of JSON, to the process that writes those of several boards:
+ * {"msg":"header","header":{..}} and {"msg":"row","row":{..}}. */
+struct run_outputs *run_outputs_forward(FILE *sink, const json_t *header);
+
+/* The header of another board, whose rows follow in the same outputs; rows of several boards are told apart by `pci`.
+ * EXIT_OK, or EXIT_IO after a sentence. */
+int run_outputs_add_header(struct run_outputs *, const json_t *header);
+
+/* An object of another type into the record: no row of table, CSV or charts. EXIT_OK, or EXIT_IO after a sentence. */
+int run_outputs_note(struct run_outputs *, const json_t *object);
+
+/* Where the table goes, NULL where there is none, as when the record goes to stdout; and its width. */
+FILE *run_outputs_page(const struct run_outputs *, int *width);
 
 /* Adds a row that the record has already to table, CSV and charts, but not to the record. EXIT_OK, or EXIT_IO after a
  * sentence. */

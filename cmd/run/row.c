@@ -35,6 +35,7 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     PUT(row->cuda, facts->device.cuda);
     PUT(row->cudnn, facts->cudnn);
     PUT(row->board, facts->board);
+    PUT(row->pci, facts->device.pci_bus_id);
     PUT(row->impl, impl);
     PUT(row->asked, asked);
     row->key = plan_item_key(item, o->l2);

@@ -56,6 +56,7 @@ static json_t *host_object(void)
     struct utsname name;
     json_t *host = json_object();
     if (uname(&name) == 0) {
+        put_clean_text(host, "name", name.nodename);
         put_text(host, "os", name.sysname);
         put_text(host, "kernel", name.release);
         put_text(host, "machine", name.machine);

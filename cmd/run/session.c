@@ -43,7 +43,7 @@ static void gather_facts(struct session *s, const char *run_id)
 {
     s->nvml = nvml_identity_unknown();
     s->nvml_problem[0] = 0;
-    if (s->backend.device.platform == ATTN_CUDA) {
+    if (s->backend.info.pci_bus_id[0]) {
         if (nvml_open(s->backend.info.pci_bus_id, s->nvml_problem, sizeof s->nvml_problem))
             s->nvml = nvml_identify();
         snprintf(s->backend.info.driver, sizeof s->backend.info.driver, "%s", s->nvml.driver);

@@ -53,6 +53,8 @@ static int run_worker(void *context, int pipe)
                                      .until_ms = until_ms(s),
                                      .pipe = pipe,
                                      .progress = s->progress};
+    if (s->sink)
+        close(fileno(s->sink)); /* code of others is not to write there */
     return worker_run(&task);
 }
 
@@ -243,61 +245,95 @@ static void check_all_ran(struct supervisor *s)
     }
 }
 
-int supervisor_run(const struct options *options)
+void supervisor_run_id(char *id, size_t size)
 {
-    struct supervisor s = {.options = options, .started_ms = clock_ms()};
-    struct resume resume;
     struct timespec t;
-    s.progress = progress_open();
-    if (!s.progress) {
+    clock_gettime(CLOCK_REALTIME, &t);
+    snprintf(id, size, "%08llx%05lx%05x", (unsigned long long)t.tv_sec, (unsigned long)t.tv_nsec >> 12,
+             (unsigned)getpid());
+}
+
+/* Opens the record that --resume continues. EXIT_OK, or a code after a sentence. */
+static int open_record(struct supervisor *s, struct resume *resume)
+{
+    const int opened = resume_open(resume, s->options);
+    if (opened != EXIT_OK)
+        return opened;
+    const char *run_id = json_string_value(json_object_get(resume->file.header, "run_id"));
+    if (resume->file.header) {
+        snprintf(s->run_id, sizeof s->run_id, "%s", run_id ? run_id : "");
+        s->resume = resume;
+    } else {
+        log_note("%s: no header yet; the run begins anew", path_shown(resume->file.path).text);
+        resume_close(resume);
+    }
+    return EXIT_OK;
+}
+
+static void free_supervisor(struct supervisor *s)
+{
+    if (s->resume)
+        resume_close(s->resume);
+    free(s->done);
+    free(s->ran);
+    free(s->skip);
+    free(s->rerun);
+    json_decref(s->header);
+    plan_free(&s->plan);
+    progress_close(s->progress);
+}
+
+/* From the first worker to the last; the run's id and where rows go are set. */
+static int supervise(struct supervisor *s)
+{
+    const struct options *options = s->options;
+    struct resume resume;
+    s->started_ms = clock_ms();
+    s->progress = progress_open();
+    if (!s->progress) {
         log_error("no memory to share with workers: %s", strerror(errno));
         return EXIT_IO;
     }
     process_catch_interrupts();
     process_adopt_orphans();
-    clock_gettime(CLOCK_REALTIME, &t);
-    snprintf(s.run_id, sizeof s.run_id, "%08llx%05lx%05x", (unsigned long long)t.tv_sec, (unsigned long)t.tv_nsec >> 12,
-             (unsigned)getpid());
-    if (options->resume) {
-        const int opened = resume_open(&resume, options);
-        if (opened != EXIT_OK) {
-            progress_close(s.progress);
-            return opened;
-        }
-        const char *run_id = json_string_value(json_object_get(resume.file.header, "run_id"));
-        if (resume.file.header) {
-            snprintf(s.run_id, sizeof s.run_id, "%s", run_id ? run_id : "");
-            s.resume = &resume;
-        } else {
-            log_note("%s: no header yet; the run begins anew", path_shown(resume.file.path).text);
-            resume_close(&resume);
-        }
+    const int opened = options->resume ? open_record(s, &resume) : EXIT_OK;
+    if (opened != EXIT_OK) {
+        free_supervisor(s);
+        return opened;
     }
-    run_workers(&s);
-    const bool is_stopped = process_is_interrupted() || s.is_late;
+    run_workers(s);
+    const bool is_stopped = process_is_interrupted() || s->is_late;
     if (is_stopped)
-        worsen(&s, EXIT_INTERRUPTED);
-    else if (s.outputs && s.exit_code != EXIT_IO)
-        check_all_ran(&s);
-    int code = s.exit_code;
-    if (s.broken_rows > options->max_failures)
+        worsen(s, EXIT_INTERRUPTED);
+    else if (s->outputs && s->exit_code != EXIT_IO)
+        check_all_ran(s);
+    int code = s->exit_code;
+    if (s->broken_rows > options->max_failures)
         log_error("%lld more rows ended in an error or a timeout (--max-failures)",
-                  (long long)(s.broken_rows - options->max_failures));
+                  (long long)(s->broken_rows - options->max_failures));
     if (is_stopped)
         log_note("%s; the rows so far are complete",
                  process_is_interrupted() ? "interrupted" : "stopped at --max-time-s");
-    if (s.outputs)
-        code = run_outputs_close(s.outputs, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
+    if (s->outputs)
+        code = run_outputs_close(s->outputs, (clock_ms() - s->started_ms) * 1e-3, s->exit_code);
     if (process_is_interrupted())
         code = exit_worst(code, EXIT_INTERRUPTED);
-    if (s.resume)
-        resume_close(s.resume);
-    free(s.done);
-    free(s.ran);
-    free(s.skip);
-    free(s.rerun);
-    json_decref(s.header);
-    plan_free(&s.plan);
-    progress_close(s.progress);
+    free_supervisor(s);
     return code;
+}
+
+int supervisor_run(const struct options *options)
+{
+    struct supervisor s = {.options = options};
+    if (options_has_boards(options))
+        return supervisor_run_boards(options);
+    supervisor_run_id(s.run_id, sizeof s.run_id);
+    return supervise(&s);
+}
+
+int supervisor_run_board(const struct options *options, const char *run_id, FILE *sink)
+{
+    struct supervisor s = {.options = options, .sink = sink};
+    snprintf(s.run_id, sizeof s.run_id, "%s", run_id);
+    return supervise(&s);
 }

@@ -74,7 +74,7 @@ static void handle_hello(struct supervisor *s, const json_t *message)
     for (int i = 0; i < 4; i++)
         *masks[i] = xcalloc((unsigned long)s->plan.count, sizeof **masks[i]);
     s->header = json_incref(json_object_get(message, "header"));
-    s->outputs = run_outputs_open(s->options, s->header, s->resume);
+    s->outputs = s->sink ? run_outputs_forward(s->sink, s->header) : run_outputs_open(s->options, s->header, s->resume);
     if (!s->outputs) { /* rows cannot be written: the worker may stop */
         s->is_stopping = true;
         atomic_store(&s->progress->stop, true);

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
@@ -31,6 +32,7 @@ struct supervisor {
     struct awake_clock clock;    /* clock of the current worker */
     double paused_before_ms;     /* clock.paused_ms when its step was first seen */
     struct run_outputs *outputs; /* NULL until the first hello */
+    FILE *sink; /* where header and rows go instead: to the process that writes those of several boards */
     struct plan plan;
     struct run_facts facts;
     struct slot_state slots[IMPL_MAX_SLOTS];

@@ -30,8 +30,9 @@ struct worker {
 json_t *worker_facts_json(const struct run_facts *f)
 {
     json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn", f->cudnn,
-                  "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver, "cuda", f->device.cuda);
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn",
+                  f->cudnn, "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver, "cuda",
+                  f->device.cuda, "board", f->board, "pci", f->device.pci_bus_id);
     if (isfinite(f->power_limit_w))
         json_object_set_new(object, "power_limit_w", json_real(f->power_limit_w));
     return object;
@@ -51,6 +52,8 @@ void worker_facts_parse(const json_t *object, struct run_facts *f)
         {"arch", f->device.arch, sizeof f->device.arch},
         {"driver", f->device.driver, sizeof f->device.driver},
         {"cuda", f->device.cuda, sizeof f->device.cuda},
+        {"board", f->board, sizeof f->board},
+        {"pci", f->device.pci_bus_id, sizeof f->device.pci_bus_id},
     };
     memset(f, 0, sizeof *f);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

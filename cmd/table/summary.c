@@ -211,7 +211,8 @@ void summary_add(struct summary *s, const struct record_row *row)
     add_device(s, row);
     add_sustained(s, row);
     add_noise(s, row);
-    data_table_add(&s->data, row);
+    if (!s->has_boards)
+        data_table_add(&s->data, row);
 }
 
 void summary_end(struct summary *s) { data_table_free(&s->data); }
@@ -405,6 +406,8 @@ bool summary_verdict(const struct summary *s, int exit_code, struct text *line)
         text_add(line, "ERROR: %d of %d rows did not finish", s->error + s->timeout, s->rows);
     else if (ran == 0)
         text_add(line, "NOTHING RAN: 0 of %d rows", s->rows);
+    else if (exit_code == EXIT_REGRESSION)
+        text_add(line, "SLOW BOARD: %d of %d rows passed", s->pass, s->rows);
     else if (exit_code != EXIT_OK)
         text_add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
     else if (s->off)

@@ -89,6 +89,7 @@ struct summary {
     struct summary_refusal refusals[SUMMARY_REFUSALS_MAX];
     int refusal_count, other_refusals; /* other: rows with a reason for which there was no room */
     struct common common;              /* what the failures have in common */
+    bool has_boards;                   /* a case of several boards is no case on several kinds of inputs */
     struct data_table data;            /* owned; summary_end frees it */
     const char *next;                  /* the command to go on with; NULL = the one that draws the record */
 };

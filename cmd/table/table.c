@@ -36,7 +36,7 @@ struct spec {
 struct table {
     FILE *out;
     int width, gap;
-    bool color, is_verify, is_verbose, is_quiet, has_failures_alone;
+    bool color, is_verify, is_verbose, is_quiet, has_failures_alone, has_boards;
     char *peer, *convention, *next;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
@@ -237,7 +237,16 @@ static void print_mode(struct table *t, const struct record_row *row, char *cell
     put(cell, "%s", problem_mode_name(row->key.mode));
 }
 
+/* The last part of 0000:4e:00.0. */
+static void print_board(struct table *t, const struct record_row *row, char *cell)
+{
+    const char *const colon = strchr(row->pci, ':');
+    (void)t;
+    put(cell, "%s", colon ? colon + 1 : "-");
+}
+
 static const struct spec sweep_specs[] = {
+    {"board", "pci", 7, true, 0, print_board},
     {"n", "q_len", 4, false, 0, print_n},
     {"b", "batch", 2, false, 1, print_b},
     {"impl", "impl", 10, true, 0, print_impl},
@@ -254,6 +263,7 @@ static const struct spec sweep_specs[] = {
 };
 
 static const struct spec verify_specs[] = {
+    {"board", "pci", 7, true, 0, print_board},
     {"shape (b hq/hkv q kv d)", "q_len", 22, true, 0, print_shape},
     {"mask", "causal", 7, true, 0, print_mask},
     {"dtype", "dtype", 5, true, 0, print_dtype},
@@ -296,6 +306,12 @@ void table_noise(struct table *t, double asked_pct) { t->summary.asked_pct = ask
 void table_has_naive(struct table *t, bool has_naive) { t->lacks_naive = !has_naive; }
 void table_verbose(struct table *t) { t->is_verbose = true; }
 void table_quiet(struct table *t) { t->is_quiet = true; }
+
+void table_boards(struct table *t)
+{
+    t->has_boards = true;
+    t->summary.has_boards = true;
+}
 
 void table_failures_alone(struct table *t)
 {
@@ -343,6 +359,8 @@ static bool is_empty_here(const struct table *t, const struct spec *spec, const 
 {
     const bool has_run = row->status == STATUS_OK;
     const bool is_cpu = is(row->arch, "cpu");
+    if (spec->print == print_board)
+        return !t->has_boards;
     if (spec->print == print_peer)
         return !t->peer;
     if (spec->print == print_naive)
@@ -545,8 +563,8 @@ static void print_row(struct table *t, const struct record_row *row)
         choose_columns(t, row);
         print_headings(t);
     }
-    snprintf(problem, sizeof problem, "%lld %lld %lld", (long long)row->key.batch, (long long)row->key.q_len,
-             (long long)row->key.kv_len);
+    snprintf(problem, sizeof problem, "%lld %lld %lld %s", (long long)row->key.batch, (long long)row->key.q_len,
+             (long long)row->key.kv_len, t->has_boards ? row->pci : "");
     t->is_new_problem = !is(problem, t->problem);
     if (t->is_new_problem)
         t->clock_is_printed = false;

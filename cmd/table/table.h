@@ -32,6 +32,8 @@ void table_verbose(struct table *);
 void table_failures_alone(struct table *);
 /* --quiet: only failures, rows that did not finish, and at the end what is no PASS or noisy; as messages on stderr. */
 void table_quiet(struct table *);
+/* Rows are of several boards: each row begins with the end of its board's PCI address. */
+void table_boards(struct table *);
 /* The command to go on with, which the summary prints instead of the one that draws the record. */
 void table_next(struct table *, const char *command);
 /* Prints a group heading first when mode, causal, d, dtype or another fact of the group changes. */

@@ -3,18 +3,21 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "tests/fake/fake_boards.h"
 #include "tests/fake/fake_nvml.h"
 
 static struct fake_nvml state;
 static char device;
+static char uuid[48] = "GPU-fake";
 
 struct fake_nvml *fake_nvml_state(void) { return &state; }
 
 static int answer(enum fake_function function)
 {
     state.calls++;
-    if (state.lost_after_calls >= 0 && state.calls > state.lost_after_calls)
+    if (!getenv("FAKE_BOARDS") && state.lost_after_calls >= 0 && state.calls > state.lost_after_calls)
         return 15;
     return state.status[function];
 }
@@ -40,9 +43,37 @@ int nvmlInit_v2(void) { return answer(FAKE_INIT); }
 int nvmlShutdown(void);
 int nvmlShutdown(void) { return state.shutdowns++, 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *, void **);
+/* A board of FAKE_BOARDS has 1500 MHz, a slow one less, 60 degrees and one more for each board, 500 W. */
+static int handle_of_board(const char *id)
+{
+    struct fake_board boards[FAKE_BOARDS_MAX];
+    const int count = fake_boards(boards);
+    char pci[24];
+    for (int i = 0; i < count; i++) {
+        fake_board_pci(i, pci, sizeof pci);
+        if (strcmp(id, pci) != 0)
+            continue;
+        const struct fake_board *const board = &boards[i];
+        fake_board_uuid(board, uuid, sizeof uuid);
+        state.lost_after_calls = -1;
+        state.clock_mhz = board->slow_pct > 0 ? 1400 : 1500;
+        state.temp_c = 60 + (unsigned)i;
+        state.power_mw = 500000;
+        state.pids[state.pid_count++] = (unsigned)getpid();
+        for (int k = 0; k < board->others && state.pid_count < FAKE_PIDS_MAX; k++)
+            state.pids[state.pid_count++] = 1;
+        return 0;
+    }
+    return 6;
+}
+
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, void **handle)
 {
     *handle = &device;
+    if (getenv("FAKE_BOARDS")) {
+        state.pid_count = 0;
+        return handle_of_board(id);
+    }
     return strcmp(id, "0000:01:00.0") == 0 ? answer(FAKE_HANDLE) : 6;
 }
 int nvmlSystemGetDriverVersion(char *, unsigned);
@@ -50,7 +81,7 @@ int nvmlSystemGetDriverVersion(char *b, unsigned n) { return text(FAKE_DRIVER, "
 int nvmlSystemGetNVMLVersion(char *, unsigned);
 int nvmlSystemGetNVMLVersion(char *b, unsigned n) { return text(FAKE_VERSION, "13.999.01", b, n); }
 int nvmlDeviceGetUUID(void *, char *, unsigned);
-int nvmlDeviceGetUUID(void *d, char *b, unsigned n) { return (void)d, text(FAKE_UUID, "GPU-fake", b, n); }
+int nvmlDeviceGetUUID(void *d, char *b, unsigned n) { return (void)d, text(FAKE_UUID, uuid, b, n); }
 int nvmlDeviceGetVbiosVersion(void *, char *, unsigned);
 int nvmlDeviceGetVbiosVersion(void *d, char *b, unsigned n) { return (void)d, text(FAKE_VBIOS, "00.00", b, n); }
 int nvmlDeviceGetEnforcedPowerLimit(void *, unsigned *);

@@ -349,6 +349,51 @@ static int interrupt_self(void *context, int pipe)
     return process_is_interrupted() && r.end == PROCESS_INTERRUPTED && r.elapsed_s < 25 ? 0 : 2;
 }
 
+/* A child sees an interrupt of the process that shares its own, and its child does. */
+static int wait_for_interrupt(void *context, int pipe)
+{
+    (void)pipe;
+    for (int i = 0; i < 500 && !process_is_interrupted(); i++)
+        sleep_ms(20);
+    return process_is_interrupted() ? *(const int *)context : 3;
+}
+
+static int wait_in_child(void *context, int pipe)
+{
+    struct process p;
+    struct process_result r;
+    const struct process_request request = {.function = wait_for_interrupt, .context = context};
+    (void)pipe;
+    if (process_start(&request, &p) != 0)
+        return 4;
+    process_watch(&p, &(struct process_watch){.interrupt_limit_s = 50}, &r);
+    return r.end == PROCESS_EXITED ? r.code : 5;
+}
+
+static int share_interrupts(void *context, int pipe)
+{
+    struct process p;
+    struct process_result r;
+    const struct process_request request = {.function = wait_in_child, .context = context};
+    (void)pipe;
+    process_catch_interrupts();
+    if (!process_share_interrupts() || process_start(&request, &p) != 0)
+        return 2;
+    raise(SIGTERM); /* to this process alone */
+    process_watch(&p, &(struct process_watch){.interrupt_limit_s = 50}, &r);
+    return r.end == PROCESS_EXITED ? r.code : 6;
+}
+
+static void interrupts_are_shared(void **state)
+{
+    int code = 42;
+    const struct process_watch watch = {0};
+    (void)state;
+    const struct process_result r = run_function(share_interrupts, &code, &watch);
+    assert_int_equal(r.end, PROCESS_EXITED);
+    assert_int_equal(r.code, 42);
+}
+
 static void interrupted(void **state)
 {
     (void)state;
@@ -595,7 +640,7 @@ int main(void)
         cmocka_unit_test(interrupted),         cmocka_unit_test(dies_with_parent),
         cmocka_unit_test(awake_clock),         cmocka_unit_test(signals_of_child),
         cmocka_unit_test(signals_of_others),   cmocka_unit_test(stopped_together),
-        cmocka_unit_test(children_are_ended),
+        cmocka_unit_test(children_are_ended),  cmocka_unit_test(interrupts_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,9 +191,9 @@ static const struct value_case {
      "--seed -1: must be a whole number from 0 to 9223372036854775807"},
     {"--deterministic", FIELD(deterministic), &yes, "--deterministic=1", "--deterministic 1: takes no value"},
     {"--device cuda:1", FIELD(device), &cuda, "--device cuda",
-     "--device cuda: must be auto, cpu, or cuda:0, cuda:1 and so on"},
+     "--device cuda: must be auto, cpu, all, or cuda:0, cuda:1 and so on"},
     {"--device cpu", FIELD(device), &cpu, "--device cuda:-1",
-     "--device cuda:-1: must be auto, cpu, or cuda:0, cuda:1 and so on"},
+     "--device cuda:-1: must be auto, cpu, all, or cuda:0, cuda:1 and so on"},
     {"--check off", FIELD(check), &off, "--check no", "--check no: must be full, sample or off"},
     {"verify --check sample", FIELD(check), &sample, "verify --check off", "--check off: must be full or sample"},
     {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 1000000"},
@@ -349,10 +349,36 @@ static void texts(void **state)
     refused("--impl-lib dir", "--impl-lib dir: is a directory; must be a file");
     taken("--device cuda:3");
     assert_int_equal(options.device_ordinal, 3);
-    refused("--device cuda:1k", "--device cuda:1k: must be auto, cpu, or cuda:0, cuda:1 and so on");
-    refused("--device cuda:0k", "--device cuda:0k: must be auto, cpu, or cuda:0, cuda:1 and so on");
-    refused("--device cuda:1024", "--device cuda:1024: must be auto, cpu, or cuda:0, cuda:1 and so on");
-    refused("--device gpu", "--device gpu: must be auto, cpu, or cuda:0, cuda:1 and so on");
+    refused("--device cuda:1k", "--device cuda:1k: must be auto, cpu, all, or cuda:0, cuda:1 and so on");
+    refused("--device cuda:0k", "--device cuda:0k: must be auto, cpu, all, or cuda:0, cuda:1 and so on");
+    refused("--device cuda:1024", "--device cuda:1024: must be auto, cpu, all, or cuda:0, cuda:1 and so on");
+    taken("--device cuda:0,cuda:2 --one-by-one");
+    assert_int_equal(options.device, DEVICE_CUDA);
+    assert_int_equal(options.device_ordinals.count, 2);
+    assert_int_equal(options.device_ordinals.values[1], 2);
+    assert_true(options_has_boards(&options));
+    taken("--device cuda:0,cuda:2 --device cuda:1"); /* the last one holds */
+    assert_false(options_has_boards(&options));
+    assert_int_equal(options.device_ordinal, 1);
+    taken("--device all --max-board-spread 2.5% --seqlen 128");
+    assert_true(options.all_devices);
+    assert_true(options.max_board_spread_pct > 2.4 && options.max_board_spread_pct < 2.6);
+    struct options one;
+    options_for_device(&options, 3, &one);
+    assert_false(options_has_boards(&one));
+    assert_int_equal(one.device_ordinal, 3);
+    assert_true(isnan(one.max_board_spread_pct));
+    assert_int_equal(one.given.count, 4);
+    assert_string_equal(one.given.names[0], "--device");
+    assert_string_equal(one.given.names[1], "cuda:3");
+    assert_string_equal(one.given.names[2], "--seqlen");
+    options_free_one(&one);
+    refused("--device cuda:0,cuda:0", "--device cuda:0,cuda:0: cuda:0 is there twice; must be each device once");
+    refused("--device all,cuda:0",
+            "--device all,cuda:0: must be auto, cpu, all, or cuda:0, cuda:1 and so on, several with commas");
+    refused("--device cuda:0 --one-by-one", "--one-by-one: is for several devices: --device all, or cuda:0,cuda:1");
+    refused("list --device all", "--device all: must be one device: list takes one");
+    refused("--device gpu", "--device gpu: must be auto, cpu, all, or cuda:0, cuda:1 and so on");
 }
 
 /* Is the option a word of a command line in this test file? */

@@ -109,10 +109,11 @@ static void least_values(void **state)
         if (!is_count && !is_real)
             continue;
         snprintf(line, sizeof line, "%s%s=%.9g%s", command_line(def), def->name, def->min,
-                 strcmp(def->name, "--kv-heads") == 0      ? " --heads 4"
-                 : strcmp(def->name, "--mask-block") == 0  ? " --block-mask local:1"
-                 : strcmp(def->name, "--scale-block") == 0 ? " --dtype e4m3 --fp8-scale block"
-                                                           : "");
+                 strcmp(def->name, "--kv-heads") == 0           ? " --heads 4"
+                 : strcmp(def->name, "--max-board-spread") == 0 ? " --device all"
+                 : strcmp(def->name, "--mask-block") == 0       ? " --block-mask local:1"
+                 : strcmp(def->name, "--scale-block") == 0      ? " --dtype e4m3 --fp8-scale block"
+                                                                : "");
         taken(line);
         const char *const field = (const char *)&options + def->offset;
         if (is_count ? *(const int64_t *)field != (int64_t)def->min : *(const double *)field != def->min)

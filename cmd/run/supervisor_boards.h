@@ -1,0 +1,55 @@
+/* Several devices in one run, for the supervisor_boards*.c files alone.
+ *
+ *     supervisor_run_boards        owns record, table and exit code; waits for all
+ *       | fork, pipe (JSON lines of cmd/run/outputs.h)
+ *     supervisor_run_board         one process for each device: holds its lock, starts its workers
+ *       | fork
+ *     worker_run                   opens the device */
+#ifndef FABENCH_SUPERVISOR_BOARDS_H
+#define FABENCH_SUPERVISOR_BOARDS_H
+
+#include "cmd/base/process.h"
+#include "cmd/device/backend.h"
+#include "cmd/record/board_figures.h"
+#include "cmd/run/outputs.h"
+
+/* A board is measured again where it looks slow. */
+enum { BOARD_ROUNDS = 2 };
+
+struct board_run {
+    char name[16]; /* "cuda:1" */
+    struct device_info device;
+    struct options options; /* for this device alone */
+    struct process process;
+    bool is_running;
+    char *text; /* the start of a line from its process that is not complete yet */
+    size_t used, capacity;
+    json_t *header; /* of its first round; NULL where there is none */
+    struct record_row *rows[BOARD_ROUNDS];
+    int counts[BOARD_ROUNDS];
+    int exit_code; /* the worse of its processes' */
+    bool is_slow, is_named;
+};
+
+struct boards {
+    const struct options *options;
+    char run_id[40];
+    struct board_run *boards;
+    int count, round;            /* round: 0, or 1 = measured again */
+    int rounds;                  /* that are complete */
+    struct run_outputs *outputs; /* NULL until the first header */
+    int exit_code;
+    double started_ms;
+};
+
+/* The figures of a round; `count` of them, the caller frees them. */
+struct board_figures *boards_figures(const struct boards *, int round);
+
+/* Marks boards that are slower than the others by more than --max-board-spread in the round. True where there is one.
+ */
+bool boards_find_slow(struct boards *, int round);
+
+/* The summary by board to the terminal, and its object {"type":"boards"} into the record. EXIT_OK, or EXIT_IO. */
+int boards_report(const struct boards *);
+
+#endif

@@ -1,0 +1,160 @@
+/* How the boards of a run compare: which are slow, and the summary by board. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
+#include "cmd/record/record.h"
+#include "cmd/run/supervisor_boards.h"
+#include "cmd/table/table.h"
+
+struct board_figures *boards_figures(const struct boards *b, int round)
+{
+    struct board_figures *figures = xcalloc((unsigned long)b->count, sizeof *figures);
+    struct board_rows *rows = xcalloc((unsigned long)b->count, sizeof *rows);
+    for (int i = 0; i < b->count; i++)
+        rows[i] = (struct board_rows){b->boards[i].device.name, b->boards[i].rows[round], b->boards[i].counts[round]};
+    board_figures_of(rows, b->count, figures);
+    free(rows);
+    return figures;
+}
+
+bool boards_find_slow(struct boards *b, int round)
+{
+    struct board_figures *figures = boards_figures(b, round);
+    bool has_slow = false;
+    for (int i = 0; i < b->count; i++) {
+        struct board_run *const board = &b->boards[i];
+        const bool is_slow = figures[i].distance_pct < -b->options->max_board_spread_pct; /* false for NaN */
+        if (is_slow && round == 0)
+            log_note("%s %s: %.1f %% slower than the median of the others: all are measured again", board->name,
+                     board->device.pci_bus_id, -figures[i].distance_pct);
+        if (round == 0)
+            board->is_slow = is_slow;
+        else
+            board->is_named = board->is_slow && is_slow;
+        has_slow |= round == 0 ? board->is_slow : board->is_named;
+    }
+    free(figures);
+    return has_slow;
+}
+
+/* The `board` of its rows. */
+static const char *board_of(const struct board_run *board) { return board->counts[0] ? board->rows[0][0].board : ""; }
+
+/* ---- the record ---- */
+
+static void put_real(json_t *object, const char *key, double value)
+{
+    if (isfinite(value))
+        json_object_set_new(object, key, json_real(value));
+}
+
+static json_t *board_object(const struct board_run *board, const struct board_figures *f,
+                            const struct board_figures *again)
+{
+    json_t *object = record_must(json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:i}", "name", board->name, "pci",
+                                           board->device.pci_bus_id, "board", board_of(board), "device",
+                                           board->device.name, "rows", f->rows, "failed", f->failed, "compared",
+                                           f->shared, "slow", (int)board->is_named, "exit", board->exit_code));
+    put_real(object, "distance_pct", f->distance_pct);
+    put_real(object, "distance_again_pct", again ? again->distance_pct : NAN);
+    put_real(object, "tflops", f->tflops);
+    put_real(object, "noise_pct", f->noise_pct);
+    put_real(object, "sm_clock_mhz", f->sm_clock_mhz);
+    put_real(object, "temp_c", f->temp_c);
+    put_real(object, "power_w", f->power_w);
+    put_real(object, "power_capped_pct", f->power_capped_pct);
+    put_real(object, "throttled_pct", f->throttled_pct);
+    return object;
+}
+
+static int note_boards(const struct boards *b, const struct board_figures *first, const struct board_figures *again)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < b->count; i++)
+        json_array_append_new(list, board_object(&b->boards[i], &first[i], again ? &again[i] : NULL));
+    json_t *note = record_must(json_pack("{s:s, s:s, s:b, s:o}", "type", "boards", "run_id", b->run_id, "one_by_one",
+                                         (int)b->options->one_by_one, "boards", list));
+    put_real(note, "max_board_spread_pct", b->options->max_board_spread_pct);
+    const int status = run_outputs_note(b->outputs, note);
+    json_decref(note);
+    return status;
+}
+
+/* ---- the terminal ---- */
+
+/* A figure in `digits` digits behind the point; "-" where it was not measured. */
+static void add_figure(struct text *line, int width, int digits, const char *sign, double value)
+{
+    char cell[32] = "-";
+    if (isfinite(value)) {
+        snprintf(cell, sizeof cell, *sign ? "%+.*f" : "%.*f", digits, value);
+    }
+    text_add(line, " %*s", width, cell);
+}
+
+static void print_board(FILE *page, const struct board_run *board, const struct board_figures *f,
+                        const struct board_figures *again, bool is_verify)
+{
+    struct text line = {0};
+    char tflops[CELL_SIZE];
+    text_add(&line, "%-7s %-12s %-8s %5d %6d", board->name, board->device.pci_bus_id, board_of(board), f->rows,
+             f->failed);
+    if (!is_verify) {
+        cell_figure(tflops, f->tflops);
+        text_add(&line, " %7s", tflops);
+        add_figure(&line, 7, 2, "+", f->distance_pct);
+        if (again)
+            add_figure(&line, 7, 2, "+", again->distance_pct);
+        add_figure(&line, 6, 2, "", f->noise_pct);
+        add_figure(&line, 5, 0, "", f->sm_clock_mhz);
+        add_figure(&line, 4, 0, "", f->temp_c);
+        add_figure(&line, 5, 0, "", f->power_w);
+    }
+    if (board->is_named)
+        text_add(&line, "  SLOW");
+    fprintf(page, "%s\n", text_string(&line));
+    text_free(&line);
+}
+
+static void print_boards(const struct boards *b, FILE *page, int width, const struct board_figures *first,
+                         const struct board_figures *again)
+{
+    const bool is_verify = b->options->command == COMMAND_VERIFY;
+    char sentence[200];
+    fprintf(page, "\n%-7s %-12s %-8s %5s %6s", "device", "pci", "board", "rows", "failed");
+    if (!is_verify)
+        fprintf(page, " %7s %7s%s %6s %5s %4s %5s", "TFLOPS", "speed%", again ? "   again" : "", "noise%", "MHz", "C",
+                "W");
+    fputc('\n', page);
+    for (int i = 0; i < b->count; i++)
+        print_board(page, &b->boards[i], &first[i], again ? &again[i] : NULL, is_verify);
+    snprintf(sentence, sizeof sentence,
+             "speed%%: of a board over the median of the others of its model, the median of the cases that they share; "
+             "measured %s",
+             b->options->one_by_one ? "one by one" : "together");
+    if (!is_verify)
+        wrap_words(page, width < 110 ? width : 110, 0, 2, sentence);
+}
+
+int boards_report(const struct boards *b)
+{
+    int width;
+    FILE *page = run_outputs_page(b->outputs, &width);
+    struct board_figures *first = boards_figures(b, 0), *again = b->rounds > 1 ? boards_figures(b, 1) : NULL;
+    if (page)
+        print_boards(b, page, width, first, again);
+    for (int i = 0; i < b->count; i++)
+        if (b->boards[i].is_named)
+            log_error("%s %s: %.1f %% slower than the median of the others, %.1f %% when measured again (limit %g %%)",
+                      b->boards[i].name, b->boards[i].device.pci_bus_id, -first[i].distance_pct, -again[i].distance_pct,
+                      b->options->max_board_spread_pct);
+    const int status = note_boards(b, first, again);
+    free(first);
+    free(again);
+    return status;
+}

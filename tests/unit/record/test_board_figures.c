@@ -1,0 +1,109 @@
+/* How boards compare (cmd/record/board_figures.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/record/board_figures.h"
+#include "cmd/record/record.h"
+
+enum { CASES = 3 };
+
+/* A row of the case `n` that took so long; it passed its check. */
+static struct record_row row_of(int n, double time_ms)
+{
+    struct record_row row;
+    memset(&row, 0, sizeof row);
+    record_row_clear(&row);
+    snprintf(row.impl, sizeof row.impl, "fused_cpu");
+    row.key.q_len = row.key.kv_len = 128 << n;
+    row.status = STATUS_OK;
+    row.check = CHECKED_PASS;
+    row.time_ms = time_ms;
+    return row;
+}
+
+static void fill(struct record_row *rows, double factor)
+{
+    for (int n = 0; n < CASES; n++)
+        rows[n] = row_of(n, (n + 1) * factor);
+}
+
+#define NEAR(value, wanted) assert_true(fabs((value) - (wanted)) < 1e-9)
+
+static void slow_board(void **state)
+{
+    struct record_row rows[4][CASES];
+    struct board_rows boards[4];
+    struct board_figures f[4];
+    const double factors[] = {1, 1.25, 1.01, 0.99};
+    (void)state;
+    for (int b = 0; b < 4; b++) {
+        fill(rows[b], factors[b]);
+        boards[b] = (struct board_rows){"GPU", rows[b], CASES};
+    }
+    board_figures_of(boards, 4, f);
+    NEAR(f[0].distance_pct, 100 * (1.01 / 1 - 1)); /* the median of 0.99, 1.01 and 1.25 */
+    NEAR(f[1].distance_pct, 100 * (1 / 1.25 - 1));
+    NEAR(f[3].distance_pct, 100 * (1.01 / 0.99 - 1));
+    assert_int_equal(f[1].shared, CASES);
+    /* Two boards: each is compared with the other. */
+    board_figures_of(boards, 2, f);
+    NEAR(f[0].distance_pct, 25);
+    NEAR(f[1].distance_pct, -20);
+}
+
+static void what_does_not_count(void **state)
+{
+    struct record_row rows[3][CASES];
+    struct board_figures f[3];
+    (void)state;
+    fill(rows[0], 1);
+    fill(rows[1], 1);
+    fill(rows[2], 2);
+    const struct board_rows boards[] = {{"GPU", rows[0], CASES}, {"GPU", rows[1], CASES}, {"GPU MIG", rows[2], CASES}};
+    board_figures_of(boards, 3, f);
+    assert_true(isnan(f[2].distance_pct)); /* of another model: nothing to compare with */
+    assert_int_equal(f[2].shared, 0);
+    NEAR(f[0].distance_pct, 0);
+    rows[1][0].check = CHECKED_FAIL; /* neither its time nor that of the other in this case */
+    rows[1][0].time_ms = 1e-3;
+    rows[1][1].key.q_len = 7; /* a case that the other has not */
+    rows[0][2].noise_pct = 0.5;
+    rows[0][2].temp_c = 70;
+    rows[0][1].temp_c = 60;
+    board_figures_of(boards, 2, f);
+    assert_int_equal(f[0].shared, 1);
+    assert_int_equal(f[1].shared, 1);
+    assert_int_equal(f[1].failed, 1);
+    NEAR(f[0].distance_pct, 0);
+    NEAR(f[0].temp_c, 70);
+    NEAR(f[0].noise_pct, 0.5);
+    assert_true(isnan(f[1].temp_c));
+    /* A board that has a case twice, and alone, is not compared with itself. */
+    rows[0][1] = row_of(0, 5);
+    board_figures_of(boards, 1, f);
+    assert_int_equal(f[0].shared, 0);
+    board_figures_of(boards, 0, f);
+}
+
+static void medians(void **state)
+{
+    double values[] = {3, 1, 2, 10};
+    (void)state;
+    NEAR(board_median(values, 4), 2.5);
+    NEAR(board_median(values, 3), 2);
+    assert_true(isnan(board_median(values, 0)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_board), cmocka_unit_test(what_does_not_count),
+                                       cmocka_unit_test(medians)};
+    return cmocka_run_group_tests_name("board_figures", tests, NULL, NULL);
+}
