@@ -111,8 +111,10 @@ static enum attn_status copy_part(const struct dump *d, const struct dump_part *
     float *host = xmalloc(bytes);
     const enum attn_status status = d->backend->ops->download(d->backend, host, part_of(part, tensor), bytes, why);
     for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
-        memcpy(to + ((part->batch_offset + b) * whole->heads + first_head) * head, host + b * s.heads * head,
-               (size_t)(s.heads * head) * sizeof(float));
+        for (int64_t h = 0; h < s.heads; h++)
+            memcpy(to + (((part->batch_offset + b) * whole->heads + first_head + h) * whole->len + part->row_offset) *
+                            whole->head_dim,
+                   host + (b * s.heads + h) * head, (size_t)head * sizeof(float));
     free(host);
     return status;
 }

@@ -8,7 +8,7 @@
  * sequences and heads of the whole one. */
 struct dump_part {
     struct attn_problem problem;
-    int64_t batch_offset, q_head_offset, kv_head_offset;
+    int64_t batch_offset, q_head_offset, kv_head_offset, row_offset;
     struct reference_outputs outputs;
 };
 

@@ -315,8 +315,8 @@ static void locate(const struct judge_input *in, int64_t count, char *text, size
         snprintf(where, sizeof where, "in %lld of %lld heads", (long long)heads_hit, (long long)heads);
     snprintf(text, size,
              share < 10 ? "%.2g %% of %s, %s, all in rows %lld..%lld" : "%.0f %% of %s, %s, all in rows %lld..%lld",
-             share, by_element ? "elements" : "elements (whole 64-row blocks)", where, (long long)first_row,
-             (long long)last_row);
+             share, by_element ? "elements" : "elements (whole 64-row blocks)", where,
+             (long long)(first_row + in->row_offset), (long long)(last_row + in->row_offset));
 }
 
 static void describe(const struct judge_input *in, int64_t count, const struct worst_share *worst,
@@ -328,8 +328,8 @@ static void describe(const struct judge_input *in, int64_t count, const struct w
     const int64_t b = head / in->heads, h = head % in->heads;
     const int64_t row = worst->block % per_head * COMPARE_BLOCK_ROWS + at / in->head_dim, col = at % in->head_dim;
     snprintf(out->worst, sizeof out->worst, in->tensor == TENSOR_LSE ? "%s[%lld,%lld,%lld]" : "%s[%lld,%lld,%lld,%lld]",
-             out->name, (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)row,
-             (long long)col);
+             out->name, (long long)(b + in->batch_offset), (long long)(h + in->head_offset),
+             (long long)(row + in->row_offset), (long long)col);
     if (out->used <= 1)
         return;
     float got = NAN, want = NAN;
@@ -341,8 +341,8 @@ static void describe(const struct judge_input *in, int64_t count, const struct w
     locate(in, count, where, sizeof where);
     snprintf(out->failure, sizeof out->failure,
              "%s b=%lld h=%lld row=%lld col=%lld%s; %s; by rule %s, %.3g x its bound", out->name,
-             (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)row, (long long)col,
-             values, where, out->rule, out->used);
+             (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)(row + in->row_offset),
+             (long long)col, values, where, out->rule, out->used);
 }
 
 /* Rule 5, of each block. */

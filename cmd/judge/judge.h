@@ -76,7 +76,7 @@ struct judge_input {
     enum problem_tensor tensor;
     const struct compare_block *blocks; /* batch * heads * compare_blocks_per_head(len) */
     int64_t batch, heads, len, head_dim;
-    int64_t batch_offset, head_offset; /* of this view in the whole tensor, for coordinates */
+    int64_t batch_offset, head_offset, row_offset; /* of this view in the whole tensor, for coordinates */
     /* The number of query rows or of rows of this tensor, over all heads, whichever is smaller, with much dropout
      * or where a block mask leaves few rows at most judge_rows_sharing; at least 1. The bound of rule 4 is gain +
      * rms / sqrt(this), because independent errors of rows average out. The rows of dK and dV are not independent:

@@ -44,7 +44,8 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
     "or fall by 60 from the first key to the last."
 #define CHECK_DETAIL                                                                                                   \
     "Compares the results with an fp32 reference before and after the timing. full: every element; sample: the "       \
-    "query heads of the first and of the last pair of sequence and key head; "
+    "query heads of the first and of the last pair of sequence and key head, in a forward of more than 16k rows "      \
+    "blocks of rows of them, other ones with another --seed; "
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),

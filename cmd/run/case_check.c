@@ -256,6 +256,7 @@ static struct dump_reference dump_reference_of(const struct problem_run *run, st
                                       .batch_offset = view->batch_offset,
                                       .q_head_offset = view->q_head_offset,
                                       .kv_head_offset = view->kv_head_offset,
+                                      .row_offset = view->row_offset,
                                       .outputs = view->reference};
     }
     return (struct dump_reference){parts, run->reference.count};

@@ -142,6 +142,7 @@ static struct compare_job job_of(const struct check_request *request, const stru
     if (problem_is_array(tensor)) {
         job.x = tensor_of(&request->item->problem, &request->outputs->tensors, tensor); /* strides of the whole LSE */
         job.x.data = check_element_at(&job.x, job.dtype, view->batch_offset, view->q_head_offset);
+        job.x.data = check_row_at(&job.x, job.dtype, view->row_offset);
         return job;
     }
     const struct attn_tensors tensors = check_view_tensors(&request->outputs->tensors, view);
@@ -201,6 +202,7 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         .tensor = tensor,
         .batch_offset = view->batch_offset,
         .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
+        .row_offset = view->row_offset,
         .independent_rows = independent_rows_of(view, tensor),
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
         .peek = peek,
@@ -286,6 +288,7 @@ enum attn_status check_block_of_rows(struct backend *be, const struct check_requ
     job.len = left < COMPARE_BLOCK_ROWS ? left : COMPARE_BLOCK_ROWS;
     in.batch_offset += rows->batch;
     in.head_offset += rows->head;
+    in.row_offset += first;
     return judge_job(be, &job, &in, verdict, why);
 }
 
@@ -456,7 +459,7 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         struct check_view *view = &reference->views[i];
         const struct attn_tensors tensors = check_view_tensors(&inputs->tensors, view);
         next += place_outputs(&view->problem, item->mode, true, &view->reference, next);
-        set_place(view, 0);
+        set_place(view, view->row_offset);
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
         TRY(denormals_measure(be, item->mode, &tensors, view, why));
     }

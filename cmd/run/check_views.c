@@ -1,11 +1,26 @@
 /* Views of a problem: where their tensors, scales and masks begin. No device. */
 #include "cmd/run/check_views.h"
 
+#include "cmd/base/numbers.h"
+
 void *check_element_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t b, int64_t h)
 {
     if (!t->data)
         return NULL;
     return (char *)t->data + (b * t->stride_batch + h * t->stride_head) * (int64_t)attn_dtype_bytes(dtype);
+}
+
+void *check_row_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t row)
+{
+    return t->data ? (char *)t->data + row * t->stride_row * (int64_t)attn_dtype_bytes(dtype) : NULL;
+}
+
+/* Moves the tensors that have a row for each query. */
+static void skip_query_rows(struct attn_tensors *t, const struct attn_problem *p, int64_t rows)
+{
+    struct attn_tensor *const moved[] = {&t->q, &t->o, &t->dout, &t->dq};
+    for (int i = 0; i < 4; i++)
+        moved[i]->data = check_row_at(moved[i], i == 0 ? p->dtype : attn_output_dtype(p), rows);
 }
 
 struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struct check_view *view)
@@ -39,6 +54,8 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struc
     if (moved.alibi_slopes)
         moved.alibi_slopes += view->q_head_offset;
     moved.bias.data = check_element_at(&moved.bias, view->problem.bias_dtype, view->bias_batch, view->bias_head);
+    moved.bias.data = check_row_at(&moved.bias, view->problem.bias_dtype, view->row_offset);
+    skip_query_rows(&moved, &view->problem, view->row_offset);
     moved.dsink = NULL;
     return moved;
 }
@@ -87,28 +104,6 @@ static struct check_view part_of(const struct plan_item *item, int64_t batch, in
     view.bias_batch = p->bias_batch > 1 ? batch : 0;
     view.batch_offset = batch;
     return view;
-}
-
-int check_make_views(const struct plan_item *item, enum check_scope scope, struct check_view views[CHECK_MAX_VIEWS])
-{
-    const struct attn_problem *p = &item->problem;
-    const bool is_packed = p->lengths == ATTN_PACKED;
-    if (scope == CHECK_OFF)
-        return 0;
-    views[0] = (struct check_view){.problem = *p};
-    if (scope == CHECK_FULL || (is_packed ? 1 : p->batch) * p->kv_heads <= 2)
-        return 1;
-    if (is_packed && p->mask_batch > 1 &&
-        p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
-        return 1;
-    if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
-        return 1;
-    if (item->mode == ATTN_BWD && (p->has_sink || p->bias_heads > 0)) /* dSink and dBias sum over sequences and heads */
-        return 1;
-    const int64_t group = p->q_heads / p->kv_heads;
-    views[0] = part_of(item, 0, 0, group);
-    views[1] = part_of(item, is_packed ? 0 : p->batch - 1, p->q_heads - group, group);
-    return 2;
 }
 
 struct check_view check_group_of(const struct plan_item *item, int64_t batch, int64_t kv_head)
@@ -169,20 +164,58 @@ struct check_some_rows check_some_rows_of(const struct plan_item *item, int64_t 
     return rows;
 }
 
+/* Blocks of rows of the query heads of the first and of the last (sequence, kv head): the first and the last block, and
+ * one drawn from --seed in each of as many equal parts between them. */
+static int take_blocks_of_rows(const struct plan_item *item, struct check_view views[CHECK_MAX_VIEWS])
+{
+    const struct attn_problem *p = &item->problem;
+    const int64_t group = p->q_heads / p->kv_heads, blocks = compare_blocks_per_head(p->q_len);
+    for (int64_t n = 0; n < CHECK_MAX_VIEWS; n++) {
+        const int64_t side = n / CHECK_BLOCKS, part = n % CHECK_BLOCKS;
+        const int64_t first = part * blocks / CHECK_BLOCKS, end = (part + 1) * blocks / CHECK_BLOCKS;
+        const int64_t draw = (int64_t)(number_mix(item->seed + (uint64_t)n * NUMBER_MIX_STEP) >> 1);
+        const int64_t block = part == 0 ? 0 : part == CHECK_BLOCKS - 1 ? blocks - 1 : first + draw % (end - first);
+        const int64_t head = side * (p->q_heads - group) + part % group;
+        const struct check_some_rows rows =
+            check_some_rows_of(item, side * (p->batch - 1), head, block * COMPARE_BLOCK_ROWS);
+        views[n] = rows.view;
+        views[n].row_offset = rows.first_row;
+    }
+    return CHECK_MAX_VIEWS;
+}
+
+int check_make_views(const struct plan_item *item, enum check_scope scope, struct check_view views[CHECK_MAX_VIEWS])
+{
+    const struct attn_problem *p = &item->problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    if (scope == CHECK_OFF)
+        return 0;
+    if (scope == CHECK_SAMPLE && item->mode == ATTN_FWD && !is_packed && p->q_len > CHECK_WHOLE_ROWS &&
+        (!p->causal || p->kv_len >= p->q_len) && may_take_any_rows(p))
+        return take_blocks_of_rows(item, views);
+    views[0] = (struct check_view){.problem = *p};
+    if (scope == CHECK_FULL || (is_packed ? 1 : p->batch) * p->kv_heads <= 2)
+        return 1;
+    if (is_packed && p->mask_batch > 1 &&
+        p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
+        return 1;
+    if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
+        return 1;
+    if (item->mode == ATTN_BWD && (p->has_sink || p->bias_heads > 0)) /* dSink and dBias sum over sequences and heads */
+        return 1;
+    const int64_t group = p->q_heads / p->kv_heads;
+    views[0] = part_of(item, 0, 0, group);
+    views[1] = part_of(item, is_packed ? 0 : p->batch - 1, p->q_heads - group, group);
+    return 2;
+}
+
 void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const struct check_some_rows *rows)
 {
-    struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_kv[] = {&t->k, &t->v};
-    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype), kv_bytes = (int64_t)attn_dtype_bytes(attn_kv_dtype(p));
-    const int64_t output_bytes = (int64_t)attn_dtype_bytes(attn_output_dtype(p));
-    for (int i = 0; i < 4; i++)
-        if (of_q[i]->data)
-            of_q[i]->data =
-                (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * (i == 0 ? bytes : output_bytes);
-    if (t->bias.data)
-        t->bias.data =
-            (char *)t->bias.data + rows->first_row * t->bias.stride_row * (int64_t)attn_dtype_bytes(p->bias_dtype);
+    struct attn_tensor *const of_kv[] = {&t->k, &t->v};
+    skip_query_rows(t, p, rows->q_offset);
+    t->bias.data = check_row_at(&t->bias, p->bias_dtype, rows->first_row);
     for (int i = 0; i < 2; i++)
-        of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * kv_bytes;
+        of_kv[i]->data = check_row_at(of_kv[i], attn_kv_dtype(p), rows->kv_offset);
 }
 
 int64_t check_find_sequence(const struct plan_item *item, int64_t batch)

@@ -5,7 +5,8 @@
 
 #include "cmd/device/buffers.h"
 
-enum { CHECK_MAX_VIEWS = 2 };
+/* --check sample takes whole heads up to so many rows, of longer ones CHECK_BLOCKS blocks of COMPARE_BLOCK_ROWS rows. */
+enum { CHECK_WHOLE_ROWS = 16384, CHECK_BLOCKS = 8, CHECK_MAX_VIEWS = 2 * CHECK_BLOCKS };
 
 /* The rms of an input, and of its largest column in any of its heads; its largest element. */
 struct input_size {
@@ -16,9 +17,10 @@ struct input_sizes {
 };
 
 /* The part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and
- * of the last (batch, kv head). */
+ * of the last (batch, kv head), in a forward of long sequences blocks of rows of them. */
 struct check_view {
     int64_t batch_offset, q_head_offset, kv_head_offset;
+    int64_t row_offset;                      /* of a block of rows its first row; 0 = whole heads */
     int64_t bias_batch, bias_head;           /* where the view's part of the bias begins */
     int64_t mask_offset;                     /* where the view's part of the block mask begins */
     int64_t scale_q_offset, scale_kv_offset; /* of 8-bit inputs: where the scales of Q, of K and V begin */
@@ -33,11 +35,15 @@ struct check_view {
 /* The views of a problem; returns their number, 0 with --check off. */
 int check_make_views(const struct plan_item *, enum check_scope, struct check_view views[CHECK_MAX_VIEWS]);
 
-/* The tensors of a view: the same strides, starting at its first head. LSE does not move, because no view reads it. */
+/* The tensors of a view: the same strides, starting at its first head and row. LSE does not move, because no view reads
+ * it. */
 struct attn_tensors check_view_tensors(const struct attn_tensors *, const struct check_view *);
 
 /* The first element of a head of a sequence; NULL for a tensor without data. */
 void *check_element_at(const struct attn_tensor *, enum attn_dtype, int64_t batch, int64_t head);
+
+/* A row of a tensor; NULL for a tensor without data. */
+void *check_row_at(const struct attn_tensor *, enum attn_dtype, int64_t row);
 
 /* One (sequence, kv head) with its query heads; of packed sequences all of them. */
 struct check_view check_group_of(const struct plan_item *, int64_t batch, int64_t kv_head);
