@@ -162,7 +162,7 @@ bool number_parse_list(const char *text, int64_t **values, int *count, char *why
         } else if (count_in(item, length, &value)) {
             good = list_append(values, count, value, why, why_size);
         } else {
-            snprintf(why, why_size, "\"%.*s\" is not a whole number (digits, k for 1024)",
+            snprintf(why, why_size, "\"%.*s\" is not a whole number (digits, k for 1024, m for 1024k)",
                      (int)(length > 60 ? 60 : length), item);
             good = false;
         }

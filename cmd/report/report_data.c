@@ -87,18 +87,35 @@ static int compare_places(const void *left, const void *right)
     return order ? order : (a > b) - (a < b); /* rows of one array: in the order of the file */
 }
 
-/* Sorts the rows of each file, so that those of a problem are found by binary search. */
+static int compare_impls(const void *left, const void *right)
+{
+    const struct record_row *a = *(const struct record_row *const *)left, *b = *(const struct record_row *const *)right;
+    int order = compare_problems(a, b);
+    if (!order)
+        order = strcmp(a->impl, b->impl);
+    return order ? order : (a > b) - (a < b);
+}
+
+static const struct record_row **sorted_rows(const struct record_file *file, int (*compare)(const void *, const void *))
+{
+    const struct record_row **rows = xcalloc((unsigned long)file->count + 1, sizeof *rows);
+    for (int i = 0; i < file->count; i++)
+        rows[i] = &file->rows[i];
+    if (file->count > 1)
+        qsort(rows, (size_t)file->count, sizeof *rows, compare);
+    return rows;
+}
+
+/* Sorts the rows of each file, so that those of a problem are found by binary search, and those of an implementation
+ * there. */
 static void sort_rows(struct report *r)
 {
     const struct report_input *in = r->input;
     r->rows = xcalloc((unsigned long)in->file_count + 1, sizeof *r->rows);
+    r->impls = xcalloc((unsigned long)in->file_count + 1, sizeof *r->impls);
     for (int f = 0; f < in->file_count; f++) {
-        const int count = in->files[f].count;
-        r->rows[f] = xcalloc((unsigned long)count + 1, sizeof *r->rows[f]);
-        for (int i = 0; i < count; i++)
-            r->rows[f][i] = &in->files[f].rows[i];
-        if (count > 1)
-            qsort(r->rows[f], (size_t)count, sizeof *r->rows[f], compare_places);
+        r->rows[f] = sorted_rows(&in->files[f], compare_places);
+        r->impls[f] = sorted_rows(&in->files[f], compare_impls);
     }
 }
 
@@ -123,12 +140,18 @@ static int rows_of(const struct report *r, int file, const struct record_row *pr
 static const struct record_row *find_row(const struct report *r, int file, const struct record_row *problem,
                                          const char *impl)
 {
-    int end;
-    const int first = rows_of(r, file, problem, &end);
-    for (int i = end - 1; i >= first; i--)
-        if (is(r->rows[file][i]->impl, impl))
-            return r->rows[file][i];
-    return NULL;
+    int low = 0, high = r->input->files[file].count; /* behind the last row that is not above it */
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        const struct record_row *row = r->impls[file][middle];
+        const int order = compare_problems(row, problem);
+        if (order < 0 || (!order && strcmp(row->impl, impl) <= 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct record_row *row = low ? r->impls[file][low - 1] : NULL;
+    return row && compare_problems(row, problem) == 0 && is(row->impl, impl) ? row : NULL;
 }
 
 /* ---- figures ---- */
@@ -488,9 +511,12 @@ void report_make(struct report *r, const struct report_input *input)
 
 void report_free(struct report *r)
 {
-    for (int f = 0; r->rows && f < r->input->file_count; f++)
+    for (int f = 0; r->rows && f < r->input->file_count; f++) {
         free(r->rows[f]);
+        free(r->impls[f]);
+    }
     free(r->rows);
+    free(r->impls);
     free(r->points);
     free(r->figures);
     free(r->summaries);

@@ -96,6 +96,7 @@ struct report {
     struct report_figure *figures;    /* [point * label_count + label] */
     struct report_summary *summaries; /* by label */
     const struct record_row ***rows;  /* of each file, sorted by problem, those of one in the order of the file */
+    const struct record_row ***impls; /* the same, those of a problem by implementation first */
     const char *unit;                 /* of speed on the page: TFLOPS, or GFLOPS where no figure reaches 1 TFLOPS */
     double unit_scale;                /* how many of them make 1 TFLOPS; the CSV has TFLOPS always */
     int group_count;

@@ -21,14 +21,14 @@ int __wrap_problem_key_compare(const struct problem_key *a, const struct problem
     return __real_problem_key_compare(a, b, only_compared);
 }
 
-/* A record of `count` configurations, each of another softcap. */
-static const char *a_record(int count)
+/* A record of `count` rows, each of another softcap, or all of one problem. */
+static const char *a_record(int count, bool is_one)
 {
     struct help_row *rows = calloc((size_t)count, sizeof *rows);
     char(*more)[40] = calloc((size_t)count, sizeof *more);
     assert_true(rows && more);
     for (int i = 0; i < count; i++) {
-        snprintf(more[i], sizeof more[i], ",\"softcap\":%g", 1 + 0.001 * i);
+        snprintf(more[i], sizeof more[i], ",\"softcap\":%g", is_one ? 1 : 1 + 0.001 * i);
         rows[i] = (struct help_row){.share = 50, .more = more[i]};
     }
     const char *path = help_record("large.jsonl", rows, count);
@@ -42,7 +42,7 @@ static long long of_gate(int count)
     struct gate_side was = {.count = 1}, is = {.count = 1};
     struct gate_cases cases;
     struct attn_message why;
-    const char *path = a_record(count);
+    const char *path = a_record(count, false);
     assert_true(record_read(path, &was.files[0], &why) && record_read(path, &is.files[0], &why));
     compared = 0;
     gate_side_index(&was);
@@ -56,10 +56,10 @@ static long long of_gate(int count)
     return compared;
 }
 
-static long long of_report(int count)
+static long long of_report(int count, bool is_one)
 {
     char path[200];
-    snprintf(path, sizeof path, "%s", a_record(count));
+    snprintf(path, sizeof path, "%s", a_record(count, is_one));
     char *words[] = {"fabench", "report", path};
     struct options o;
     struct report_input input;
@@ -69,20 +69,26 @@ static long long of_report(int count)
     assert_int_equal(report_input_read(&o, &input), 0);
     compared = 0;
     report_make(&report, &input);
-    assert_int_equal(report.point_count, count);
+    assert_int_equal(report.point_count, is_one ? 1 : count);
     report_free(&report);
     report_input_free(&input);
     options_free(&o);
     return compared;
 }
 
+static long long of_points(int count) { return of_report(count, false); }
+
+/* One problem, measured again and again into one file. */
+static long long of_repeats(int count) { return of_report(count, true); }
+
 static void ten_times_the_rows(void **state)
 {
     (void)state;
-    long long (*const works[])(int) = {of_gate, of_report};
-    for (int i = 0; i < 2; i++) {
+    long long (*const works[])(int) = {of_gate, of_points, of_repeats};
+    const char *const names[] = {"gate", "report", "report of one problem"};
+    for (int i = 0; i < 3; i++) {
         const long long few = works[i](200), many = works[i](2000);
-        print_message("    %s: %lld and %lld comparisons\n", i ? "report" : "gate", few, many);
+        print_message("    %s: %lld and %lld comparisons\n", names[i], few, many);
         assert_true(few > 200);
         assert_true(many <= 20 * few);
     }

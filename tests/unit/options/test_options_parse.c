@@ -150,7 +150,8 @@ static const struct value_case {
     {"--hidden 4k", FIELD(hidden), &four_k, "--hidden 2e3",
      "--hidden 2e3: must be a whole number from 1 to 2147483647"},
     {"--batch 5,7,5", FIELD(batches.count), &two_values, "--batch -1",
-     "--batch -1: \"-1\" is not a whole number (digits, k for 1024); must be a whole number from 1 to 2147483647, or a "
+     "--batch -1: \"-1\" is not a whole number (digits, k for 1024, m for 1024k); must be a whole number from 1 to "
+     "2147483647, or a "
      "list as 64,128 or 1k:16k:*2"},
     {"--heads 5,6", FIELD(heads.count), &two_values, "--heads 2147483648",
      "--heads 2147483648: must be a whole number from 1 to 2147483647"},
@@ -279,8 +280,8 @@ static void lists(void **state)
     static const struct {
         const char *line, *start;
     } cases[] = {
-        {"--seqlen 1kk", "--seqlen 1kk: \"1kk\" is not a whole number (digits, k for 1024)"},
-        {"-n -5", "-n -5: \"-5\" is not a whole number (digits, k for 1024)"},
+        {"--seqlen 1kk", "--seqlen 1kk: \"1kk\" is not a whole number (digits, k for 1024, m for 1024k)"},
+        {"-n -5", "-n -5: \"-5\" is not a whole number (digits, k for 1024, m for 1024k)"},
         {"--seqlen ''", "--seqlen '': the list is empty"},
         {"--seqlen=", "--seqlen '': the list is empty"},
         {"--kv-len 1,,2", "--kv-len 1,,2: an item of the list is empty"},
@@ -289,7 +290,7 @@ static void lists(void **state)
         {"-n 1:1g:+1", "-n 1:1g:+1: \"1:1g:+1\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512"},
         {"-n 1:100k:+1", "-n 1:100k:+1: a list has at most 4096 values"},
         {"-n 9223372036854775808",
-         "-n 9223372036854775808: \"9223372036854775808\" is not a whole number (digits, k for 1024)"},
+         "-n 9223372036854775808: \"9223372036854775808\" is not a whole number (digits, k for 1024, m for 1024k)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char sentence[300];
