@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/stats.h"
 #include "cmd/base/text.h"
 #include "cmd/report/report_data.h"
 
@@ -217,6 +218,71 @@ static void put_geomeans(struct page *page, const struct report *r)
         put_geomean_row(page, r, l, is_shown);
 }
 
+/* ---- power ---- */
+
+/* The median power over the sustained regions of a label's figures; NaN where none has it. */
+static double watts_of(const struct report *r, int label)
+{
+    double *watts = xcalloc((unsigned long)r->point_count + 1, sizeof *watts);
+    int count = 0;
+    for (int p = 0; p < r->point_count; p++) {
+        const struct report_figure *f = report_figure_at(r, p, label);
+        if (f->is_there && isfinite(f->best.power_w))
+            watts[count++] = f->best.power_w;
+    }
+    const double median = count ? stats_of(watts, count).median : NAN;
+    free(watts);
+    return median;
+}
+
+/* Minutes of all sustained regions in the records of a label; NaN where there are none. */
+static double minutes_of(const struct report *r, int label)
+{
+    double seconds = 0;
+    for (int f = 0; f < r->input->labels[label].file_count; f++) {
+        const struct record_file *file = &r->input->files[r->input->labels[label].files[f]];
+        for (int i = 0; i < file->count; i++)
+            seconds += isfinite(file->rows[i].sustain_s) && file->rows[i].sustain_s > 0 ? file->rows[i].sustain_s : 0;
+    }
+    return seconds > 0 ? seconds / 60 : NAN;
+}
+
+static void cell_or_not_measured(struct page *page, const char *format, double value)
+{
+    if (isfinite(value))
+        page_cell(page, CELL_STRONG, format, value);
+    else
+        page_cell(page, CELL_PLAIN, "not measured");
+}
+
+/* Watts of each device, for how long it was under load, and how to measure what is absent. */
+static void put_load(struct page *page, const struct report *r)
+{
+    bool is_all = true;
+    page_table(page, "lrrr");
+    page_cell(page, CELL_PLAIN, "%s", "");
+    page_cell(page, CELL_PLAIN, "W under load");
+    page_cell(page, CELL_PLAIN, "power limit");
+    page_cell(page, CELL_PLAIN, "minutes of load");
+    for (int l = 0; l < r->input->label_count; l++) {
+        const double watts = watts_of(r, l), minutes = minutes_of(r, l);
+        char *limit = report_power_limit_text(r, l);
+        page_cell(page, CELL_STRONG, "%s", report_label_name(r, l));
+        cell_or_not_measured(page, "%.0f", watts);
+        page_cell(page, CELL_PLAIN, "%s", limit[0] ? limit : "not measured");
+        cell_or_not_measured(page, "%.1f", minutes);
+        is_all &= isfinite(watts) && isfinite(minutes);
+        free(limit);
+    }
+    page_text(page,
+              "W under load: the median over the points of the board's mean power in a sustained region, of the "
+              "fastest implementation; minutes of load: of all sustained regions in the records.%s",
+              is_all
+                  ? ""
+                  : " Not measured: fabench --preset acceptance --out DIR puts each row under 10 s of load and reads "
+                    "power and energy, where the device tells them.");
+}
+
 static void put_memory(struct page *page, const struct report *r, int label)
 {
     char *memory = report_memory_text(r, label);
@@ -289,6 +355,7 @@ static void put_summary(struct page *page, const struct report *r)
               "Where a point of the set is missing there is no mean.",
               REPORT_SET_WORDS);
     put_geomeans(page, r);
+    put_load(page, r);
     report_put_reasons(page, r);
     for (int l = 0; l < r->input->label_count; l++)
         put_spread(page, r, l);

@@ -36,6 +36,9 @@ static void page_contents(void **state)
     files[1].count--;
     files[1].rows[0].energy_j = 1.5;
     files[1].rows[0].tflops_sustained = 90;
+    files[1].rows[0].power_w = 650;
+    files[1].rows[0].sustain_s = 90;
+    files[1].rows[2].sustain_s = 30; /* of a row that is not the best it counts, too */
     files[0].rows[1].pct_of_gemm = 130;
     strcpy(input.currency, "EUR");
     labels[0].price = 20000;
@@ -50,6 +53,9 @@ static void page_contents(void **state)
     assert_in(text, "gnuplot was not installed", true);
     assert_in(text, "SYNTHETIC", true);
     assert_in(text, "L1: fastest at 15", true);
+    assert_in(text, "| **L0** | not measured | not measured |    not measured |", true);
+    assert_in(text, "| **L1** |      **650** | not measured |         **2.0** |", true);
+    assert_in(text, "Not measured: fabench --preset acceptance --out DIR puts each row under 10 s of load", true);
     free(text);
     text = page_of(true);
     assert_in(text, "label,device,group,", true);
