@@ -464,6 +464,9 @@ static bool check_report(const struct parse *p)
     if (!o->files.count)
         return options_refuse("report", NULL, "needs record files, as in %s report H200=a.jsonl B200=b.jsonl",
                               program_name());
+    if (o->is_history && (o->prices.count || o->overlay_path))
+        return options_refuse(o->prices.count ? "--price" : "--overlay", NULL,
+                              "cannot be used with --history, which has no prices and no charts; must be left out");
     if (o->plot != PLOT_SVG && o->plot != PLOT_NONE)
         return options_refuse("--plot", typed(p, "--plot"), "must be svg (within the HTML page) or none");
     return true;

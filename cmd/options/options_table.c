@@ -441,6 +441,12 @@ const struct option_def option_table[] = {
     {"--price", NULL, KIND_TEXTS, AT(prices), .unit = "LABEL=31000EUR", .help = "of one device; repeatable",
      .group = GROUP_OUTPUT, .commands = FOR_REPORT,
      .detail = "The price of one device with this label, for TFLOPS per price; may be given once for each label."},
+    {"--history", NULL, KIND_FLAG, AT(is_history), .help = "a line a case over commits, with its band",
+     .group = GROUP_OUTPUT, .commands = FOR_REPORT,
+     .detail =
+         "Instead of the page: a line for each problem and implementation over the commits (or labels) of all files, "
+         "in the order in which they were measured, each with its band, and the largest loss from one to the "
+         "next. To stdout; --out none prints Markdown, --out DIR writes DIR/history.md."},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = FOR_RUNS,
      .detail = "Writes the inputs of each problem (in backward with the reference's O and LSE) with the reference's "

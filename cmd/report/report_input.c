@@ -17,11 +17,6 @@
 static const char label_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._+()@:-";
 
 /* One argument: a path, and a label where one was typed. */
-struct argument {
-    const char *path;
-    char label[REPORT_LABEL_MAX + 1]; /* "" = none */
-};
-
 bool report_row_is_valid(const struct record_row *row)
 {
     return record_row_is_checked(row) && role_of_name(row->impl) != ATTN_ROLE_NOTHING && row->impl[0] &&
@@ -30,8 +25,7 @@ bool report_row_is_valid(const struct record_row *row)
 
 /* ---- arguments ---- */
 
-/* The text before the first '=' is a label, unless it is part of a path. */
-static bool parse_argument(const char *word, struct argument *argument)
+bool report_argument_parse(const char *word, struct report_argument *argument)
 {
     const size_t length = strcspn(word, "=");
     argument->path = word;
@@ -55,10 +49,10 @@ static bool parse_argument(const char *word, struct argument *argument)
     return true;
 }
 
-static bool parse_arguments(const struct name_list *words, struct argument *arguments)
+static bool parse_arguments(const struct name_list *words, struct report_argument *arguments)
 {
     for (int i = 0; i < words->count; i++) {
-        if (!parse_argument(words->names[i], &arguments[i]))
+        if (!report_argument_parse(words->names[i], &arguments[i]))
             return false;
         for (int k = 0; k < i; k++)
             if (path_is_same(arguments[i].path, arguments[k].path)) {
@@ -116,7 +110,7 @@ static const char *common_run(const struct record_file *a, const struct record_f
     return NULL;
 }
 
-static bool read_files(const struct argument *arguments, struct report_input *input)
+static bool read_files(const struct report_argument *arguments, struct report_input *input)
 {
     for (int i = 0; i < input->file_count; i++) {
         struct attn_message why = {""};
@@ -171,7 +165,7 @@ static void make_label(const struct record_file *file, int way, int index, char 
 }
 
 /* Makes labels in the first way that distinguishes every file without a given label from all others. */
-static void make_labels(const struct argument *arguments, const struct report_input *input,
+static void make_labels(const struct report_argument *arguments, const struct report_input *input,
                         char (*labels)[REPORT_LABEL_MAX + 24])
 {
     for (int way = 0; way <= 3; way++) {
@@ -282,7 +276,7 @@ static bool take_price(struct report_input *input, const char *word)
 int report_input_read(const struct options *o, struct report_input *input)
 {
     const int count = o->files.count;
-    struct argument *arguments = xcalloc((unsigned long)count, sizeof *arguments);
+    struct report_argument *arguments = xcalloc((unsigned long)count, sizeof *arguments);
     char(*names)[REPORT_LABEL_MAX + 24] = xcalloc((unsigned long)count, sizeof *names);
     int status = EXIT_OK;
     memset(input, 0, sizeof *input);
