@@ -321,13 +321,14 @@ static void put_table(struct page *page, const struct history *h, int first, int
 static struct page *page_of(const struct history *h)
 {
     struct page *page = page_open("Attention: history");
-    page_text(page,
-              "%d record%s of %d commit%s or label%s, in the order in which they were measured. ± is half of the band: "
-              "from the lowest to the highest end of the 95 %% intervals of the medians in all records of a column. "
-              "Bold: outside the band of the column before. Devices and clocks change between days: a loss that is "
-              "seen here is confirmed with fabench ab.",
-              h->file_count, h->file_count == 1 ? "" : "s", h->revision_count, h->revision_count == 1 ? "" : "s",
-              h->revision_count == 1 ? "" : "s");
+    page_text(
+        page,
+        "%d record%s of %d commit%s or label%s, in the order in which they were measured. ± is half of the "
+        "band: from the lowest to the highest end of the 95 %% intervals of the medians in all records of a column. "
+        "Bold: outside the band of the column before. Devices and clocks change between days: a loss that is "
+        "seen here is confirmed with fabench ab.",
+        h->file_count, h->file_count == 1 ? "" : "s", h->revision_count, h->revision_count == 1 ? "" : "s",
+        h->revision_count == 1 ? "" : "s");
     bool is_small;
     for (int first = 0, end; first < h->entry_count; first = end) {
         end = end_of_table(h, first, &is_small);

@@ -20,8 +20,8 @@ struct report_label {
     double price; /* of one device, in report_input.currency; NaN = not given */
 };
 
-/* A word of the command line: LABEL=FILE, or FILE. The text before the first '=' is a label, unless it is part of a path.
- * False, after a sentence. */
+/* A word of the command line: LABEL=FILE, or FILE. The text before the first '=' is a label, unless it is part of a
+ * path. False, after a sentence. */
 struct report_argument {
     const char *path;
     char label[REPORT_LABEL_MAX + 1]; /* "" = none */

@@ -5,7 +5,7 @@
 
 #include "cmd/device/buffers.h"
 
-/* --check sample takes whole heads up to so many rows, of longer ones CHECK_BLOCKS blocks of COMPARE_BLOCK_ROWS rows. */
+/* --check sample takes whole heads up to so many rows, of longer ones CHECK_BLOCKS blocks of COMPARE_BLOCK_ROWS. */
 enum { CHECK_WHOLE_ROWS = 16384, CHECK_BLOCKS = 8, CHECK_MAX_VIEWS = 2 * CHECK_BLOCKS };
 
 /* The rms of an input, and of its largest column in any of its heads; its largest element. */

@@ -36,7 +36,7 @@ expect_stdout 'case +\| by +\| +aaaaaaaaaa 2026-01-01 \| +bbbbbbbbbb 2026-02-02 
 expect "a line a case" test "$(grep -c '^| fwd' out)" -eq 4
 row=$(grep -E '^\| fwd .*128 .*fused.?.?cpu' out)
 expect "the wider band" grep -qE '[0-9.]+ ± 1\.5 %' <<<"$row"
-expect "bold where it leaves the band before, and only there" test "$(grep -o '\*\*[0-9.]* ± ' <<<"$row" | wc -l)" -eq 1
+expect "bold where it leaves the band before, only there" test "$(grep -o '\*\*[0-9.]* ± ' <<<"$row" | wc -l)" -eq 1
 expect "the first against the last" grep -qE '\*\*-18\.9 %\*\*|\*\*-19\.[0-9] %\*\*' <<<"$row"
 expect "where" grep -qE -- '-19\.2 % at cccccccccc' <<<"$row"
 row=$(grep -E '^\| fwd .*64 .*fused.?.?cpu' out | grep -v 128)

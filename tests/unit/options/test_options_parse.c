@@ -233,6 +233,8 @@ static const struct value_case {
      "--subset: is for a --baseline and a --current record"},
     {"--profile", FIELD(profile), &yes, "--profile=no", "--profile no: takes no value"},
     {"--dry-run", FIELD(dry_run), &yes, "--dry-run=1", "--dry-run 1: takes no value"},
+    {"report --history a.jsonl", FIELD(is_history), &yes, "report --history --price a=5EUR a.jsonl",
+     "--price: cannot be used with --history, which has no prices and no charts; must be left out"},
     {"--overwrite", FIELD(overwrite), &yes, "--overwrite=1", "--overwrite 1: takes no value"},
     {"--verbose", FIELD(verbose), &yes, "--verbose=2", "--verbose 2: takes no value"},
     {"--quiet", FIELD(quiet), &yes, "--quiet=", "--quiet '': takes no value"},

@@ -108,8 +108,8 @@ static void copy_references(const struct check_reference *reference, const struc
     }
 }
 
-/* The references of blocks are those of rows of the whole problem; an output is judged at these rows, and a wrong element
- * is named by its place in the whole tensor. */
+/* The references of blocks are those of rows of the whole problem; an output is judged at these rows, and a wrong
+ * element is named by its place in the whole tensor. */
 static void judged_where_they_lie(void **state)
 {
     (void)state;
