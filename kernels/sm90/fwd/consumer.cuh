@@ -59,9 +59,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const RowGroup group = {tile.first_row + row_group * 64, first_key, shift};
         /* Blocks of keys are counted from the first one of this part, or that these rows see. */
         int part_begin = HAS_PARTS ? smem.key_part[q.stage].lowest_block : 0;
-        int n = tile.key_blocks - 1, unseen_first = 0, unseen_last = 0; /* of the tile, at both its ends */
+        int n = tile.key_blocks - 1, unseen_low = 0, unseen_high = 0; /* of the tile, at both its ends */
         if constexpr (Work::HAS_RANGES)
-            part_begin = Work::template seen_blocks<Tile>(n, unseen_first, unseen_last, params, tile, group);
+            part_begin = Work::template seen_blocks<Tile>(n, unseen_low, unseen_high, params, tile, group);
         const typename Work::Edges edges = Work::template edges<Tile>(params, tile, group, part_begin);
         const uint32_t query =
             keep_uniform(wgmma_k_major(shared_address(smem.q[q.stage]) + row_group * 64 * ROW_BYTES));
@@ -78,7 +78,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
 
         if constexpr (Work::HAS_RANGES) {
 #pragma unroll 1
-            for (; unseen_last > 0; --unseen_last) {
+            for (; unseen_high > 0; --unseen_high) {
                 if constexpr (PING_PONG) {
                     ping_pong_wait<Tile>(consumer);
                     ping_pong_pass<Tile>(consumer);
@@ -145,7 +145,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         release_and_advance(smem.v_empty, v);
         if constexpr (Work::HAS_RANGES) {
 #pragma unroll 1
-            for (; unseen_first > 0; --unseen_first) {
+            for (; unseen_low > 0; --unseen_low) {
                 if constexpr (PING_PONG) {
                     ping_pong_wait<Tile>(consumer);
                     ping_pong_pass<Tile>(consumer);

@@ -3,13 +3,13 @@
  * O = softmax(scale Q K^T, masked) V, and LSE. A persistent thread block on each multiprocessor takes work tiles of
  * BLOCK_M rows of one head. Two threads of its first warpgroup are producers (TMA); two to four warpgroups are
  * consumers of 64 rows each, with S, P and O in registers. Where two consumers have the same rows (KEY_SPLITS 2) each
- * takes half of every block of keys. Keys are read from the last block to the first, so that masked blocks come first.
+ * takes half of every block of keys. Keys are read from the highest block to block 0, so that masked ones come first.
  *
  *   producers, ahead of the consumers              consumer (64 rows, n = number of the block of keys)
- *   by the stages that are free                      S = Q K_last^T; P = exp(S)
- *     Q K_last .. K_1 K_0 Q' K'_last ..              for n = last - 1 .. 0
+ *   by the stages that are free                      S = Q K_high^T; P = exp(S)
+ *     Q K_high .. K_1 K_0 Q' K'_high ..              for n = high - 1 .. 0
  *       (next tile taken before K_1)                   wait for the ping-pong; issue S' = Q K_n^T
- *     V_last .. V_1 V_0 V'_last ..                     BEFORE_EXP: rescale O if its row max moved a block ago, and take
+ *     V_high .. V_1 V_0 V'_high ..                     BEFORE_EXP: rescale O if its row max moved a block ago, and take
  *                                                      rounding errors of largest weights out (correct_largest)
  *                                                      issue O += P V_{n+1}
  *                                                      wait for S'; pass the ping-pong on; mask S'

@@ -7,7 +7,8 @@
  *
  * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from
  * one number down to another, which is how everybody goes through them, so that what is masked at the right edge
- * comes first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its list. */
+ * comes first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its
+ * list; mask_block (mainloop.cuh) must then be told the block. */
 #pragma once
 
 #include "kernels/device/copy_engine.cuh"
