@@ -13,6 +13,7 @@
 #include "cmd/options/options_text.h"
 #include "cmd/record/record_file.h"
 #include "cmd/report/report.h"
+#include "cmd/run/node_verdict.h"
 #include "cmd/run/supervisor.h"
 #include "cmd/selftest/selftest.h"
 
@@ -42,7 +43,9 @@ static int run_sweep(const struct options *o, const struct overlay *overlay)
         return EXIT_IO;
     if (o->profile)
         return inspect_profile(o); /* in this process: profilers do not follow a fork */
-    return supervisor_run(o);
+    if (o->verdict_path && !path_discard(o->verdict_path))
+        return EXIT_IO;
+    return node_verdict_end(o, supervisor_run(o));
 }
 
 static int help(const struct options *o)

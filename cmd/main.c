@@ -21,6 +21,7 @@ int main(int argc, char **argv)
 {
     struct options options;
     bool done = false;
+    const enum exit_style style = exit_style_of(argc, argv);
     program_set_name(argv[0]);
     signal(SIGXFSZ, SIG_IGN); /* a file at its limit of size (ulimit -f) is a write error then, as on a full disk */
     int status = options_parse(argc, argv, &options, &done);
@@ -33,5 +34,5 @@ int main(int argc, char **argv)
         log_error("stdout could not be written");
         status = exit_worst(status, EXIT_IO);
     }
-    return status;
+    return exit_style_code(style, status);
 }

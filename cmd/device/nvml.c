@@ -22,7 +22,7 @@ enum {
 };
 static const unsigned field_ids[ASK_COUNT] = {74, 269, 270, 271, 186, 185};
 
-enum { CLOCK_SM = 1, SENSOR_GPU = 0, PROCESSES_MAX = 512, ABSENT_MAX = 24 };
+enum { CLOCK_SM = 1, SENSOR_GPU = 0, ECC_UNCORRECTED = 1, ECC_VOLATILE = 0, PROCESSES_MAX = 512, ABSENT_MAX = 32 };
 
 /* nvmlReturn_t, and our own value for a function that the library lacks. */
 enum { SUCCESS = 0, TOO_MANY = 7, LOST = 15, RESET_REQUIRED = 16, NO_FUNCTION = -1, NOT_LISTED = -2 };
@@ -83,6 +83,9 @@ static struct {
     int (*energy)(nvml_device, unsigned long long *);
     int (*power_usage)(nvml_device, unsigned *);
     int (*processes)(nvml_device, unsigned *, struct process_info *);
+    int (*pcie_width)(nvml_device, unsigned *);
+    int (*pcie_width_max)(nvml_device, unsigned *);
+    int (*ecc_errors)(nvml_device, int, int, unsigned long long *);
 } nvml;
 
 #define ASK(function, ...) (nvml.function ? nvml.function(__VA_ARGS__) : NO_FUNCTION)
@@ -163,6 +166,9 @@ static void resolve_all(void)
     resolve(&nvml.energy, "nvmlDeviceGetTotalEnergyConsumption");
     resolve(&nvml.power_usage, "nvmlDeviceGetPowerUsage");
     resolve(&nvml.processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+    resolve(&nvml.pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+    resolve(&nvml.pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth");
+    resolve(&nvml.ecc_errors, "nvmlDeviceGetTotalEccErrors");
 }
 
 /* ---- readings ---- */
@@ -359,7 +365,10 @@ struct nvml_identity nvml_identity_unknown(void)
                                   .ecc = -1,
                                   .mig = -1,
                                   .persistence = -1,
-                                  .other_processes = -1};
+                                  .other_processes = -1,
+                                  .pcie_width = -1,
+                                  .pcie_width_max = -1,
+                                  .ecc_uncorrected = -1};
 }
 
 /* When this process is not in the list, as in a container, the list is not used for other processes either. */
@@ -384,6 +393,7 @@ struct nvml_identity nvml_identify(void)
 {
     struct nvml_identity id = nvml_identity_unknown();
     unsigned value = 0, pending = 0;
+    unsigned long long errors = 0;
     int current = 0, later = 0, status = 0;
     if (!nvml.device)
         return id;
@@ -411,6 +421,12 @@ struct nvml_identity nvml_identify(void)
         id.application_sm_clock_mhz = value;
     if (got("default_application_sm_clock_mhz", ASK(default_application_clock, nvml.device, CLOCK_SM, &value)))
         id.default_application_sm_clock_mhz = value;
+    if (got("pcie_width", ASK(pcie_width, nvml.device, &value)))
+        id.pcie_width = (int)value;
+    if (got("pcie_width_max", ASK(pcie_width_max, nvml.device, &value)))
+        id.pcie_width_max = (int)value;
+    if (got("ecc_uncorrected", ASK(ecc_errors, nvml.device, ECC_UNCORRECTED, ECC_VOLATILE, &errors)))
+        id.ecc_uncorrected = (int64_t)errors;
     id.other_processes = count_others(&status);
     got("other_processes", status);
     return id;

@@ -18,9 +18,11 @@ struct nvml_identity {
     char driver[24], nvml_version[24], uuid[48], vbios[32];
     double power_limit_w, default_power_limit_w;
     double max_sm_clock_mhz, application_sm_clock_mhz, default_application_sm_clock_mhz;
-    int ecc;              /* 1 on, 0 off, -1 unknown */
-    int mig, persistence; /* likewise */
-    int other_processes;  /* number of other compute processes, -1 unknown */
+    int ecc;                        /* 1 on, 0 off, -1 unknown */
+    int mig, persistence;           /* likewise */
+    int other_processes;            /* number of other compute processes, -1 unknown */
+    int pcie_width, pcie_width_max; /* lanes now and at most, -1 unknown */
+    int64_t ecc_uncorrected;        /* errors since the driver was loaded, -1 unknown */
 };
 /* Call it after this process has made its context on the device, so that it finds itself in NVML's list of
  * processes. */

@@ -66,6 +66,10 @@ static void print_identity(const struct nvml_identity *id)
     print_flag("persistence mode", id->persistence);
     print_flag("ECC", id->ecc);
     print_flag("MIG", id->mig);
+    if (id->ecc_uncorrected >= 0)
+        printf("  %-22s %lld uncorrected\n", "ECC errors", (long long)id->ecc_uncorrected);
+    if (id->pcie_width >= 0)
+        printf("  %-22s x%d of x%d\n", "PCIe lanes", id->pcie_width, id->pcie_width_max);
     if (id->other_processes >= 0)
         printf("  %-22s %d\n", "other processes", id->other_processes);
 }

@@ -521,6 +521,9 @@ bool options_check(const struct parse *p)
         if (records[i] && path_is_same(records[i], o->junit_path))
             return options_refuse("--junit", o->junit_path, "is the file of %s; must be another one",
                                   i ? "--jsonl" : "--csv");
+    if (o->verdict_path && (strcmp(o->verdict_path, "-") == 0 || !path_takes_file(o->verdict_path, o->out_dir, &why)))
+        return options_refuse("--verdict", o->verdict_path, "%s",
+                              strcmp(o->verdict_path, "-") ? why.text : "must be a file: stdout has the results");
     if (o->overlay_path && o->plot == PLOT_NONE)
         return options_refuse("--overlay", o->overlay_path, "cannot be used with --plot none; must be left out");
     const bool is_good = o->command == COMMAND_GATE     ? check_gate(p)

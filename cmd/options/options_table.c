@@ -456,6 +456,16 @@ const struct option_def option_table[] = {
     {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
      .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
      .detail = "NumPy has no bfloat16: natively its bits are stored as 16-bit integers. float32 changes no value."},
+    {"--exit-style", NULL, KIND_CHOICE, AT(exit_style), .choices = exit_style_names, .fallback = "plain",
+     .help = "exit codes of Nagios or Slurm", .is_rare = true, .group = GROUP_OUTPUT,
+     .commands = FOR_RUNS | FOR_GATES | FOR_SELFTEST,
+     .detail =
+         "nagios: 0 OK, 1 undecided, 2 a failed check or a slow board, 3 all else; slurm: 1 for a failed check or a "
+         "slow board, 0 for all else, so that nothing else drains a node. Sweep and verify then print a line "
+         "fabench-drain: for each such board. docs/fleet.md has the table."},
+    {"--verdict", NULL, KIND_OUT_FILE, AT(verdict_path), .unit = "PATH", .help = "one JSON object about the node",
+     .is_rare = true, .group = GROUP_OUTPUT, .commands = FOR_RUNS,
+     .detail = "Writes what the run says about its node: state, exit codes, boards, and why one should be drained."},
     {"--max-failures", NULL, KIND_COUNT, AT(max_failures), .min = 0, .max = 1000000, .fallback = "20", .unit = "N",
      .help = "failures that are printed", .group = GROUP_OUTPUT, .commands = FOR_RUNS | FOR_SELFTEST,
      .detail = "At most this many failures are printed; the rest are counted. The record has all of them."},

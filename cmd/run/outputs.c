@@ -21,6 +21,7 @@
 #include "cmd/record/record.h"
 #include "cmd/record/record_row.h"
 #include "cmd/run/accepted.h"
+#include "cmd/run/node_verdict.h"
 #include "cmd/run/resume.h"
 #include "cmd/table/summary.h"
 #include "cmd/table/table.h"
@@ -455,6 +456,18 @@ static bool write_junit(const struct run_outputs *s, const bool *is_missed, int 
     return is_written;
 }
 
+/* The list of boards of a run on one device. */
+static json_t *one_board(const struct run_outputs *s)
+{
+    const struct record_row *first = s->rows.count ? &s->rows.rows[0] : NULL;
+    int failed = 0;
+    for (int i = 0; i < s->rows.count; i++)
+        failed += record_row_failed(&s->rows.rows[i]);
+    return record_must(json_pack("[{s:s, s:s, s:s, s:i, s:i}]", "pci", first ? first->pci : "", "board",
+                                 first ? first->board : "", "device", first ? first->device : "", "rows", s->rows.count,
+                                 "failed", failed));
+}
+
 int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
 {
     int status = exit_code;
@@ -471,6 +484,9 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
         }
     }
     log_progress_clear();
+    node_verdict_add_rows(s->rows.rows, s->rows.count);
+    if (!options_has_boards(s->options))
+        node_verdict_boards(one_board(s));
     if (exit_code != EXIT_INTERRUPTED)
         status = exit_worst(status, draw(s));
     else

@@ -41,6 +41,13 @@ static void put_flag(json_t *object, const char *key, int value)
         json_object_set_new(object, key, json_boolean(value));
 }
 
+/* -1 = not known. */
+static void put_count(json_t *object, const char *key, int64_t value)
+{
+    if (value >= 0)
+        json_object_set_new(object, key, json_integer(value));
+}
+
 static json_t *tool_object(void)
 {
     json_t *tool = json_object();
@@ -110,6 +117,9 @@ static json_t *device_object(const struct header_input *in)
     put_flag(device, "persistence", in->nvml->persistence);
     put_flag(device, "ecc", in->nvml->ecc);
     put_flag(device, "mig", in->nvml->mig);
+    put_count(device, "pcie_width", in->nvml->pcie_width);
+    put_count(device, "pcie_width_max", in->nvml->pcie_width_max);
+    put_count(device, "ecc_uncorrected", in->nvml->ecc_uncorrected);
     if (in->nvml->other_processes >= 0)
         json_object_set_new(device, "other_processes", json_integer(in->nvml->other_processes));
     put_real(device, "copy_gbps", in->copy_gbps);

@@ -59,6 +59,7 @@ static int handle_of_board(const char *id)
         state.clock_mhz = board->slow_pct > 0 ? 1400 : 1500;
         state.temp_c = 60 + (unsigned)i;
         state.power_mw = 500000;
+        state.pcie_width = board->slow_pct > 0 ? 8 : 16;
         state.pids[state.pid_count++] = (unsigned)getpid();
         for (int k = 0; k < board->others && state.pid_count < FAKE_PIDS_MAX; k++)
             state.pids[state.pid_count++] = 1;
@@ -131,6 +132,24 @@ int nvmlDeviceGetTemperature(void *d, int s, unsigned *v)
 }
 int nvmlDeviceGetPowerUsage(void *, unsigned *);
 int nvmlDeviceGetPowerUsage(void *d, unsigned *v) { return (void)d, number(FAKE_POWER_USAGE, state.power_mw, v); }
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *, unsigned *);
+int nvmlDeviceGetCurrPcieLinkWidth(void *d, unsigned *v)
+{
+    (void)d;
+    return number(FAKE_PCIE, state.pcie_width, v);
+}
+int nvmlDeviceGetMaxPcieLinkWidth(void *, unsigned *);
+int nvmlDeviceGetMaxPcieLinkWidth(void *d, unsigned *v) { return (void)d, number(FAKE_PCIE_MAX, 16, v); }
+int nvmlDeviceGetTotalEccErrors(void *, int, int, unsigned long long *);
+int nvmlDeviceGetTotalEccErrors(void *d, int type, int counter, unsigned long long *v)
+{
+    (void)d;
+    if (type != 1 || counter != 0)
+        return 2;
+    *v = state.ecc_errors;
+    return answer(FAKE_ECC_ERRORS);
+}
 
 #ifdef FAKE_OLD
 /* The name of a driver before 535. */

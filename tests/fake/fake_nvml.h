@@ -27,6 +27,9 @@ enum fake_function {
     FAKE_ENERGY,
     FAKE_POWER_USAGE,
     FAKE_PROCESSES,
+    FAKE_PCIE,
+    FAKE_PCIE_MAX,
+    FAKE_ECC_ERRORS,
     FAKE_FUNCTIONS
 };
 
@@ -42,7 +45,8 @@ struct fake_field {
 struct fake_nvml {
     int status[FAKE_FUNCTIONS];
     struct fake_field fields[FAKE_FIELDS_MAX];
-    unsigned clock_mhz, temp_c, power_mw;
+    unsigned clock_mhz, temp_c, power_mw, pcie_width;
+    unsigned long long ecc_errors;
     unsigned long long reasons, energy_mj, energy_mj_per_call;
     unsigned pids[FAKE_PIDS_MAX];
     unsigned pid_count;
@@ -78,6 +82,7 @@ static int fake_nvml_use(const char *library)
         .clock_mhz = 1500,
         .temp_c = 60,
         .power_mw = 480000,
+        .pcie_width = 16,
         .energy_mj_per_call = 1000,
         .lost_after_calls = -1,
         .pids = {(unsigned)getpid()},

@@ -64,6 +64,9 @@ static void everything_there(void **state)
     assert_int_equal(id.mig, 0);
     assert_int_equal(id.persistence, 1);
     assert_int_equal(id.other_processes, 2);
+    assert_int_equal(id.pcie_width, 16);
+    assert_int_equal(id.pcie_width_max, 16);
+    assert_int_equal(id.ecc_uncorrected, 0);
     const struct nvml_reading r = nvml_read();
     assert_true(r.sm_clock_mhz == 1500 && r.temp_c == 60 && r.power_w == 500);
     assert_true(r.energy_j > 0 && r.power_cap_ns > 0 && r.throttle_ns == 0 && r.reasons == 0);
@@ -97,6 +100,9 @@ static void identity_field_by_field(void **state)
                   {FAKE_MAX_CLOCK, "max_sm_clock_mhz"},
                   {FAKE_APP_CLOCK, "application_sm_clock_mhz"},
                   {FAKE_DEFAULT_APP_CLOCK, "default_application_sm_clock_mhz"},
+                  {FAKE_PCIE, "pcie_width"},
+                  {FAKE_PCIE_MAX, "pcie_width_max"},
+                  {FAKE_ECC_ERRORS, "ecc_uncorrected"},
                   {FAKE_PROCESSES, "other_processes"}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         whole(NULL);
@@ -106,7 +112,8 @@ static void identity_field_by_field(void **state)
         const int empty = !id.driver[0] + !id.nvml_version[0] + !id.uuid[0] + !id.vbios[0] + isnan(id.power_limit_w) +
                           isnan(id.default_power_limit_w) + (id.ecc < 0) + (id.mig < 0) + (id.persistence < 0) +
                           isnan(id.max_sm_clock_mhz) + isnan(id.application_sm_clock_mhz) +
-                          isnan(id.default_application_sm_clock_mhz) + (id.other_processes < 0);
+                          isnan(id.default_application_sm_clock_mhz) + (id.other_processes < 0) + (id.pcie_width < 0) +
+                          (id.pcie_width_max < 0) + (id.ecc_uncorrected < 0);
         assert_int_equal(empty, 1);
         assert_int_equal(absent_count(), 1);
         assert_non_null(absent(fields[i].field));

@@ -379,6 +379,11 @@ static void texts(void **state)
     refused("--device cuda:0,cuda:0", "--device cuda:0,cuda:0: cuda:0 is there twice; must be each device once");
     refused("--device all,cuda:0",
             "--device all,cuda:0: must be auto, cpu, all, or cuda:0, cuda:1 and so on, several with commas");
+    taken("--exit-style slurm --verdict v.json");
+    assert_int_equal(options.exit_style, EXIT_STYLE_SLURM);
+    assert_string_equal(options.verdict_path, "v.json");
+    refused("--exit-style sl", "--exit-style sl: must be plain, nagios or slurm");
+    refused("--verdict -", "--verdict -: must be a file: stdout has the results");
     refused("--device cuda:0 --one-by-one", "--one-by-one: is for several devices: --device all, or cuda:0,cuda:1");
     refused("list --device all", "--device all: must be one device: list takes one");
     refused("--device gpu", "--device gpu: must be auto, cpu, all, or cuda:0, cuda:1 and so on");
