@@ -134,7 +134,7 @@ void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, e
      * have a part in common, a column of K is large and dQ a difference there, in which the errors do not cancel. The
      * product has the usual size of dP - D, not that of each key: where one term is far larger, it is the element, and
      * its error a part of the element. */
-    const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK;
+    const bool has_cancellation = is_of_ds(tensor);
     const double element = (doubled ? 2 : 1) * (is_cut ? error : 3 * error);
     if (has_cancellation && !is_cut) { /* judge_floor_of_sums has set atol_element */
         b->rtol += element;

@@ -332,6 +332,13 @@ static enum attn_status measure_rows(struct backend *be, const struct compare_jo
     return status;
 }
 
+/* The number, over all heads, of the row of an element of block n. */
+static int64_t row_of(const struct compare_job *job, int64_t n, int32_t at)
+{
+    const int64_t per_head = compare_blocks_per_head(job->len);
+    return n / per_head * job->len + n % per_head * COMPARE_BLOCK_ROWS + at / job->head_dim;
+}
+
 /* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Fails where the
  * reference is not finite, because results could not be judged there. */
 static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
@@ -350,17 +357,24 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
         job.x = (struct attn_tensor){.data = zeros};
         struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
         const enum attn_status status = be->ops->compare(be, &job, blocks, why);
-        int64_t not_finite = 0;
-        for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++)
+        int64_t not_finite = 0, first = 0; /* the number of the first one's row, over all heads */
+        for (int64_t n = block_count(&job) - 1; n >= 0 && status == ATTN_OK; n--) {
             not_finite += blocks[n].nonfinite;
+            if (blocks[n].nonfinite)
+                first = row_of(&job, n, blocks[n].first_nonfinite_at);
+        }
         if (status == ATTN_OK)
             view->rms[outputs[i]] = judge_reference_rms(blocks, block_count(&job), elements);
         free(blocks);
         TRY(status);
         TRY(measure_rows(be, &job, view, outputs[i], why));
         if (not_finite && outputs[i] != TENSOR_LSE) { /* -inf is legal there */
-            snprintf(why->text, sizeof why->text, "the reference's %s has %lld values that are not finite",
-                     problem_tensor_name(outputs[i]), (long long)not_finite);
+            const int64_t head = first / job.len;
+            snprintf(why->text, sizeof why->text,
+                     "the reference's %s has %lld values that are not finite, the first in row %lld of b=%lld h=%lld",
+                     problem_tensor_name(outputs[i]), (long long)not_finite, (long long)(first % job.len),
+                     (long long)(head / job.heads + view->batch_offset),
+                     (long long)(head % job.heads + view->q_head_offset));
             return ATTN_ERROR;
         }
     }

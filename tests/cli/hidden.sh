@@ -34,4 +34,11 @@ finds seventh_dq element --mode bwd --causal=no --repeats 8 --only n-65
 passes seventh_dq --mode bwd --causal=no --repeats 3 --only n-65
 finds low_max nonfinite --mode fwd --causal=no --only mean--20000
 passes low_max --mode fwd --causal=no --only mean--500
+
+# Right kernels keep their bounds where all logits have a part in common: dBias is made of the same P.
+for mean in -20000 20000; do
+    run --device cpu --seqlen 64,256 --batch 1 --heads 2 --d 216 --dtype fp32 --mode bwd --causal=no --bias full \
+        --logit-mean=$mean --impl fused --samples 1 --warmup-ms 0 --min-time-ms 0 --max-noise 100% --l2 hot --out none
+    expect_code 0
+done
 finish

@@ -49,8 +49,8 @@ static void large_logits_in_16_bits(void **state)
 }
 
 /* A term that is most of an element has the relative error of its P, which the product over absolute values does not
- * hold: dQ and dK, by the six deviations of fp32 or by all that is cut off. dV, whose product holds it, does not
- * move. */
+ * hold: dQ, dK and dBias, by the six deviations of fp32 or by all that is cut off. dV, whose product holds it, does
+ * not move. */
 static void large_logits_in_one_term(void **state)
 {
     (void)state;
@@ -60,6 +60,9 @@ static void large_logits_in_one_term(void **state)
     assert_true(dk.rtol == fp32.rtol + 6 * 0x1p-23 * 4 * 20000);
     judge_floor_of_logits(&dq, TENSOR_DQ, ATTN_FP32, true, 192, 20000);
     assert_true(dq.rtol == 2 * fp32.rtol + 2 * 6 * 0x1p-23 * 4 * 20000);
+    struct judge_bounds dbias = bounds_of(TENSOR_DBIAS, ATTN_FP32, false);
+    judge_floor_of_logits(&dbias, TENSOR_DBIAS, ATTN_FP32, false, 192, 20000);
+    assert_true(dbias.rtol == fp32.rtol + 6 * 0x1p-23 * 4 * 20000);
     dk = fp32;
     judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 8); /* ordinary logits */
     assert_true(dk.rtol < 1.25 * fp32.rtol);
