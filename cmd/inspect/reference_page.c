@@ -243,9 +243,9 @@ static void put_presets(void)
             if (platform == ATTN_CUDA || (strcmp(preset->name, "ci") && strcmp(preset->name, "acceptance")))
                 put_preset(preset, (enum attn_platform)platform);
     }
-    printf(
-        "\n`ci` and `acceptance` never run on the CPU unless `--device cpu` says so. `verify --preset quick` takes the "
-        "hard shapes\nthat end in a short time under a memory checker.\n");
+    printf("\n`ci`, `acceptance` and `node` never run on the CPU unless `--device cpu` says so. `verify --preset "
+           "quick` takes the "
+           "hard shapes\nthat end in a short time under a memory checker.\n");
 }
 
 /* ---- columns ---- */

@@ -16,7 +16,16 @@
 
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */
-enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL, PRESET_DATA };
+enum preset {
+    PRESET_NONE,
+    PRESET_QUICK,
+    PRESET_PAPER,
+    PRESET_CI,
+    PRESET_ACCEPTANCE,
+    PRESET_FULL,
+    PRESET_DATA,
+    PRESET_NODE
+};
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 
@@ -141,7 +150,7 @@ enum { PAGE_SIZE_MAX = 65536 };
 #define SUSTAIN_MIN_S 2.0
 
 /* Names of the enums, as typed on the command line and written in records; NULL ends each list. */
-extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full data */
+extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full data node */
 const char *option_preset_name(enum preset);
 
 /* From a command line to struct options (options_parse.c). */

@@ -49,10 +49,10 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems; other options win", .commands = FOR_SWEEP,
+     .unit = "quick|paper|ci|acceptance|full|data|node", .help = "problems; options win", .commands = FOR_SWEEP,
      .detail = "A set of problems and of measuring times, see Presets. Every other option overrides its part of it."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("ci; the baseline's"),
-     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems; other options win", .commands = FOR_GATES,
+     .unit = "quick|paper|ci|acceptance|full|data|node", .help = "problems; options win", .commands = FOR_GATES,
      .detail = "The preset of the processes that measure, see Presets. ab takes ci (quick with --device cpu), gate "
                "what the command line in the baseline says."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
@@ -527,6 +527,7 @@ const char *const option_preset_names[] = {[PRESET_NONE] = "none",
                                            [PRESET_ACCEPTANCE] = "acceptance",
                                            [PRESET_FULL] = "full",
                                            [PRESET_DATA] = "data",
+                                           [PRESET_NODE] = "node",
                                            NULL};
 
 const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }

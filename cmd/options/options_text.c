@@ -33,6 +33,9 @@ const struct named_text option_presets[] = {
      "--max-time-s and --resume run it in parts; smaller problems on a CPU"},
     {"data", "lengths 4k and 16k in bf16 with six kinds of inputs: logit-std 1, 4 and 16, rising, falling, zeros; "
              "smaller problems on a CPU"},
+    {"node",
+     "a node in less than a minute: lengths 4k and 16k in bf16, causal, short measuring times; for --device all "
+     "with --max-board-spread"},
     {NULL, NULL}};
 
 const struct named_text option_variables[] = {

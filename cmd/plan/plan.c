@@ -36,6 +36,7 @@ static const struct preset_values presets_cuda[] = {
     [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
     [PRESET_FULL] = {"full", "1k,4k,16k", 16384, 2048, 100, 200, 0.5, 30, 0},
     [PRESET_DATA] = {"data", "4k,16k", 16384, 2048, 200, 300, 0.5, 30, 0},
+    [PRESET_NODE] = {"node", "4k,16k", 16384, 2048, 100, 200, 0.5, 30, 0},
 };
 
 static const struct preset_values presets_cpu[] = {
@@ -45,6 +46,7 @@ static const struct preset_values presets_cpu[] = {
     [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
     [PRESET_FULL] = {"full", "256", 512, 128, 20, 100, 0.5, 6, 0},
     [PRESET_DATA] = {"data", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
+    [PRESET_NODE] = {"node", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
 };
 
 void plan_add(struct plan *plan, const struct plan_item *item)
@@ -225,11 +227,13 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
 }
 
 /* The ci preset's twelve points: both modes, both head dims, three lengths; the mask alternates with the length unless
- * the user chose one. */
+ * the user chose one. The node preset's eight are causal. */
 static bool mask_wanted(const struct options *o, enum preset preset, bool causal, int64_t q_len)
 {
     if (preset == PRESET_CI && !o->causal_given)
         return causal == (q_len != 4096);
+    if (preset == PRESET_NODE && !o->causal_given)
+        return causal;
     return o->causal[causal];
 }
 
@@ -407,7 +411,8 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
         return dtype == ATTN_FP32;
     if (preset == PRESET_FULL)
         return dtype == ATTN_FP16 || dtype == ATTN_BF16;
-    const bool takes_bf16 = preset == PRESET_CI || preset == PRESET_ACCEPTANCE || preset == PRESET_DATA;
+    const bool takes_bf16 =
+        preset == PRESET_CI || preset == PRESET_ACCEPTANCE || preset == PRESET_DATA || preset == PRESET_NODE;
     return dtype == (takes_bf16 ? ATTN_BF16 : ATTN_FP16);
 }
 

@@ -83,7 +83,8 @@ const char *session_clock_policy(struct session *s)
 /* True for presets and commands that need a GPU and never fall back to the CPU. */
 static bool may_fall_back(const struct options *o)
 {
-    return o->device != DEVICE_CUDA && o->preset != PRESET_CI && o->preset != PRESET_ACCEPTANCE;
+    return o->device != DEVICE_CUDA && o->preset != PRESET_CI && o->preset != PRESET_ACCEPTANCE &&
+           o->preset != PRESET_NODE;
 }
 
 /* Checks the files of --input for every problem of the plan. The problems differ only in mask, dtype and mode (see

@@ -210,7 +210,7 @@ expect "the unit in the name, too" test -z "$(awk -F '\t' '$1 ~ /_ms/ && $2 != "
 run --preset nonsense
 sed 's/.*must be //; s/ or /, /; s/;.*//' err | tr -d ' ' | tr ',' '\n' >presets
 section "On a GPU" | cut -f 1 >presets_of_page
-expect "six presets" test "$(wc -l <presets)" -eq 6
+expect "seven presets" test "$(wc -l <presets)" -eq 7
 what="the presets of the reference page"
 same presets presets presets_of_page
 for preset in quick paper full; do
@@ -335,7 +335,7 @@ else
     run --preset quick --dry-run
     expect_code 0
     expect "one line about the CPU" test "$(grep -ciE 'cpu' err)" -eq 1
-    for preset in ci acceptance; do # these never fall back
+    for preset in ci acceptance node; do # these never fall back
         run --preset $preset --samples 1 --out none
         expect_code 6
         expect_sentence "preset $preset needs a GPU"

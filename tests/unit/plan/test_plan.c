@@ -56,6 +56,23 @@ static void ci_has_twelve_points(void **state)
     plan_free(&plan);
 }
 
+static void node_has_eight_points(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset node", ATTN_CUDA);
+    assert_int_equal(plan.count, 8);
+    for (int i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.items[i].problem.dtype, ATTN_BF16);
+        assert_true(plan.items[i].problem.causal);
+        assert_true(plan.items[i].problem.q_len >= 4096);
+    }
+    plan_free(&plan);
+    plan = plan_of("fabench --preset node --no-causal --d 64 --mode fwd", ATTN_CPU);
+    assert_int_equal(plan.count, 1);
+    assert_false(plan.items[0].problem.causal);
+    plan_free(&plan);
+}
+
 static void acceptance_is_sustained(void **state)
 {
     (void)state;
@@ -423,6 +440,7 @@ int main(void)
         cmocka_unit_test(documented_example),
         cmocka_unit_test(cpu_defaults_to_quick),
         cmocka_unit_test(ci_has_twelve_points),
+        cmocka_unit_test(node_has_eight_points),
         cmocka_unit_test(decode_is_a_forward_against_a_cache),
         cmocka_unit_test(acceptance_is_sustained),
         cmocka_unit_test(points_choose_among_the_problems),
