@@ -70,7 +70,7 @@ ATTN_FUNCTION int64_t element_sequence(const int32_t *cu_seqlens, int64_t batch,
 /* How many rows S has, over all heads and sequences. */
 ATTN_FUNCTION int64_t element_rows(const struct attn_problem *p)
 {
-    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
+    return p->q_heads * (attn_rows_are_packed(p) ? p->total_q : p->batch * p->q_len);
 }
 
 /* The row with this number among them; attn_lse_index is the inverse. */
@@ -78,7 +78,7 @@ ATTN_FUNCTION struct element_row element_row_at(const struct attn_problem *p, co
                                                 int64_t number)
 {
     struct element_row at;
-    if (p->lengths == ATTN_PACKED) {
+    if (attn_rows_are_packed(p)) {
         at.head = number / p->total_q;
         at.row = number - at.head * p->total_q;
         at.b = element_sequence(t->cu_seqlens_q, p->batch, at.row);

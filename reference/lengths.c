@@ -24,16 +24,17 @@ enum attn_status lengths_copy(const struct attn_problem *p, const struct attn_te
     if (!memory)
         return status_fail(why, ATTN_NO_MEMORY, "the lengths of %lld sequences need %zu bytes of host memory",
                            (long long)p->batch, 2 * (size_t)count * sizeof *memory);
-    enum attn_status status;
-    if (p->lengths == ATTN_PACKED) {
+    enum attn_status status = ATTN_OK;
+    if (attn_rows_are_packed(p)) {
         out->tensors.cu_seqlens_q = memory;
-        out->tensors.cu_seqlens_k = memory + count;
         status = download(memory, tensors->cu_seqlens_q, count, s, why);
-        if (status == ATTN_OK)
-            status = download(memory + count, tensors->cu_seqlens_k, count, s, why);
+    }
+    if (p->lengths == ATTN_PACKED) {
+        out->tensors.cu_seqlens_k = memory + count;
+        status = status == ATTN_OK ? download(memory + count, tensors->cu_seqlens_k, count, s, why) : status;
     } else {
-        out->tensors.seqused_k = memory;
-        status = download(memory, tensors->seqused_k, p->batch, s, why);
+        out->tensors.seqused_k = memory + count;
+        status = status == ATTN_OK ? download(memory + count, tensors->seqused_k, p->batch, s, why) : status;
     }
     /* Waits after a failure too: a copy into this memory may be under way. */
     const enum attn_status waited = status_cuda(cudaStreamSynchronize(s), "copying the lengths", why);

@@ -45,13 +45,14 @@ static inline enum attn_status lengths_check_sums(const char *name, const int32_
 static inline enum attn_status lengths_check(const struct attn_problem *p, const struct attn_tensors *tensors,
                                              struct attn_message *why)
 {
-    if (p->lengths == ATTN_PACKED) {
+    if (attn_rows_are_packed(p)) {
         const enum attn_status status =
             lengths_check_sums("cu_seqlens_q", tensors->cu_seqlens_q, p->batch, p->q_len, p->total_q, why);
         if (status != ATTN_OK)
             return status;
-        return lengths_check_sums("cu_seqlens_k", tensors->cu_seqlens_k, p->batch, p->kv_len, p->total_k, why);
     }
+    if (p->lengths == ATTN_PACKED)
+        return lengths_check_sums("cu_seqlens_k", tensors->cu_seqlens_k, p->batch, p->kv_len, p->total_k, why);
     for (int64_t b = 0; p->lengths == ATTN_CACHE && b < p->batch; b++)
         if (tensors->seqused_k[b] < 0 || tensors->seqused_k[b] > p->kv_len) {
             snprintf(why->text, sizeof why->text, "seqused_k of sequence %lld is %d; legal are 0 to %lld", (long long)b,

@@ -93,7 +93,7 @@ struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_t
     if (is_bias(tensor))
         return (struct tensor_shape){p->bias_batch, p->bias_heads, p->q_len, p->kv_len};
     const int64_t head_dim = tensor == TENSOR_LSE ? 1 : is_qk ? p->head_dim : attn_v_head_dim(p);
-    if (p->lengths == ATTN_PACKED)
+    if (is_kv ? p->lengths == ATTN_PACKED : attn_rows_are_packed(p))
         return (struct tensor_shape){1, heads, is_kv ? p->total_k : p->total_q, head_dim};
     if (is_kv && p->page_size > 0)
         return (struct tensor_shape){p->pages, heads, p->page_size, head_dim};

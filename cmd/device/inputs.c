@@ -424,7 +424,6 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
 {
     const enum problem_tensor tensor = quantised[which];
     const struct buffer *from = &before->buffers[tensor], *to = &set->buffers[tensor];
-    const bool is_packed = item->problem.lengths == ATTN_PACKED;
     struct quantise_job job = {.problem = &item->problem,
                                .tensor = which,
                                .from = tensor_of(&item->problem, &before->tensors, tensor),
@@ -433,7 +432,7 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
                                .scales = set->scale_values[which],
                                .is_rotated = item->hadamard && which != QUANTISED_V,
                                .seed = item->seed};
-    if (is_packed)
+    if (which == QUANTISED_Q ? attn_rows_are_packed(&item->problem) : item->problem.lengths == ATTN_PACKED)
         job.cu_seqlens = which == QUANTISED_Q ? item->arrays->cu_seqlens_q : item->arrays->cu_seqlens_k;
     job.from.data = xmalloc(from->bytes);
     if (is_cached(&item->problem, tensor)) {

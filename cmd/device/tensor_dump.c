@@ -230,7 +230,7 @@ static enum attn_status dump_scales(const struct dump *d, enum quantised tensor,
                              *const of_blocks[] = {"batch", "heads", "blocks"}, *const packed[] = {"heads", "blocks"};
     const struct attn_problem *p = &d->item->problem;
     const int64_t heads = tensor == QUANTISED_Q ? p->q_heads : p->kv_heads, count = quantise_scales(p, tensor);
-    const bool is_packed = p->lengths == ATTN_PACKED;
+    const bool is_packed = tensor == QUANTISED_Q ? attn_rows_are_packed(p) : p->lengths == ATTN_PACKED;
     struct npy file = {.dims = 1, .shape = {1}, .type = NPY_FLOAT32, .bytes = (size_t)count * sizeof(float)};
     const char *const *dimensions = of_tensor;
     file.data = d->set->scale_values[tensor];

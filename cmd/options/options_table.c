@@ -130,7 +130,8 @@ const struct option_def option_table[] = {
          "one cut to fit; list:Q:Q or list:QxK:QxK has these query and key lengths, 0 too; @FILE has a line "
          "q_len[,kv_len] for each sequence; fixed is no such thing. Each item of a list makes problems of its own. In "
          "--mode decode these are the lengths of caches, one for each sequence: uniform and lognormal draw --batch of "
-         "them, and only --kv-len is replaced."},
+         "them, and only --kv-len is replaced; list:QxK:QxK and lines with two lengths say the new tokens of each "
+         "sequence, too, as in a batch of chunks of a prefill beside decode, and replace --seqlen."},
     {"--page-size", NULL, KIND_COUNT, AT(attributes.page_size), .min = 0, .max = PAGE_SIZE_MAX, .multiple = 8,
      .fallback = "0", .unit = "N", .help = "rows of a page of the cache", .is_rare = true,
      .commands = FOR_SWEEP | FOR_GATES,

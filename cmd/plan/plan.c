@@ -10,6 +10,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/text.h"
 #include "cmd/options/options_line.h"
 #include "cmd/plan/plan_full.h"
@@ -214,6 +215,12 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
     if (!plan_set_arrays(plan, item, c->lengths, is_drawn ? tokens : o->total_tokens, c->block_mask,
                          o->mask_block ? o->mask_block : 128, &why)) {
         log_error("%s", why.text);
+        return EXIT_USAGE;
+    }
+    if (p->lengths == ATTN_CACHE && p->total_q > 0 && o->q_lens.count) {
+        log_error(
+            "--lengths %s: cannot be used with --seqlen, which it replaces: it says the new tokens of each sequence",
+            path_shown(c->lengths).text);
         return EXIT_USAGE;
     }
     problem_set_bias(p, o->bias); /* of the sequences that the lengths have made */
@@ -439,7 +446,7 @@ static bool has_tensors_like(const struct attn_problem *a, const struct attn_pro
 {
     return a->batch == b->batch && a->q_heads == b->q_heads && a->kv_heads == b->kv_heads && a->q_len == b->q_len &&
            a->kv_len == b->kv_len && a->head_dim == b->head_dim && attn_v_head_dim(a) == attn_v_head_dim(b) &&
-           a->lengths == b->lengths;
+           a->lengths == b->lengths && a->total_q == b->total_q;
 }
 
 static const char *print_shapes(const struct attn_problem *p, char *buffer, size_t size)

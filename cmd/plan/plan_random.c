@@ -208,12 +208,32 @@ static void draw_kv_len(struct random_draw *d)
         p->kv_len = p->q_len;
 }
 
+/* New tokens of their own for each of `count` sequences: one, a chunk of up to all keys, or none. The sequence with the
+ * longest cache has the longest chunk, which becomes q_len. */
+static void draw_chunks(struct random_draw *d, int64_t count, int64_t longest_at)
+{
+    struct attn_problem *p = &d->item->problem;
+    const int64_t chunk = between_by_size(d, 1, p->kv_len);
+    int used = snprintf(d->lengths, sizeof d->lengths, "list");
+    d->sequences = count;
+    p->q_len = chunk;
+    for (int64_t b = 0; b < count; b++) {
+        const int64_t k = b == longest_at ? p->kv_len : between_by_size(d, 1, p->kv_len), most = k < chunk ? k : chunk;
+        const int64_t q = b == longest_at ? chunk : chance(d, 40) ? 1 : chance(d, 20) ? 0 : between(d, 1, most);
+        used += snprintf(d->lengths + used, sizeof d->lengths - (size_t)used, ":%lldx%lld", (long long)q, (long long)k);
+    }
+}
+
 /* Half of the caches have kv_len keys each. The others have lengths of their own, from q_len to kv_len: a list, or
- * drawn ones for a batch that is drawn later. */
+ * drawn ones for a batch that is drawn later; or new tokens of their own, too. */
 static void draw_cache_lengths(struct random_draw *d)
 {
     const struct attn_problem *p = &d->item->problem;
     const int64_t count = between(d, 1, 6), longest_at = between(d, 0, count - 1);
+    if (chance(d, 30)) {
+        draw_chunks(d, count, longest_at);
+        return;
+    }
     if (chance(d, 50))
         return;
     if (chance(d, 25)) {

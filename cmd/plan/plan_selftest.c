@@ -119,6 +119,20 @@ static void add_cache(const struct options *o, enum attn_dtype dtype, int64_t he
     add_with_arrays(plan, &item, lengths, "", 0);
 }
 
+/* Chunks of a prefill beside a sequence with one new token: the longest cache has `len` keys, of which the last are
+ * those of its chunk. */
+static void add_mixed(const struct options *o, enum attn_dtype dtype, int64_t head_dim, int64_t len, struct plan *plan)
+{
+    struct plan_item item = item_of_selftest(o, dtype, ATTN_FWD, !o->causal_given || o->causal[1], head_dim, len);
+    char lengths[96];
+    item.problem.batch = 0;
+    item.problem.lengths = ATTN_CACHE;
+    item.problem.page_size = SELFTEST_PAGE;
+    snprintf(lengths, sizeof lengths, "list:%lldx%lld:1x%lld:40x%lld", (long long)some_rows(len), (long long)len,
+             (long long)(len - 27), (long long)(len / 3 + 40));
+    add_with_arrays(plan, &item, lengths, "", 0);
+}
+
 /* All of one dtype, direction, mask, head dim and length. */
 static void add_family(const struct plan_item *dense, struct plan *plan)
 {
@@ -153,6 +167,8 @@ int plan_make_selftest(const struct options *o, struct plan *plan)
         }
         for (int i = 0; i < dims.count * lens.count && has_caches && !attn_dtype_is_8_bit(dtypes[t]); i++)
             add_cache(o, dtypes[t], dims.values[i / lens.count], lens.values[i % lens.count], plan);
+        for (int i = 0; i < dims.count * lens.count && has_caches && !attn_dtype_is_8_bit(dtypes[t]); i++)
+            add_mixed(o, dtypes[t], dims.values[i / lens.count], lens.values[i % lens.count], plan);
     }
     return 0;
 }

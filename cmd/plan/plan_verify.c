@@ -190,6 +190,24 @@ static const struct hard_cache later_caches[] = {
      -1,
      {.page_size = 16, .has_alibi = true},
      0},
+    /* Chunks of a prefill beside single new tokens, sequences without one and without a key, a chunk that is its whole
+     * cache, chunks over several tiles; in pages and not, with a window, a sink, dropout, and V in the columns of K. */
+    {{5, 4, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0},
+     "list:130x390:1x257:0x0:64x64:0x7",
+     -1,
+     {.page_size = 16},
+     0},
+    {{4, 8, 1, 1, 1, FILL_PEAK, ATTN_BHSD, false, false, 0}, "list:1x64:129x200:1x1:7x65", -1, {.page_size = 0}, 0},
+    {{3, 4, 4, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     "list:65x300:1x190:128x128",
+     70,
+     {.page_size = 64, .dropout = 0.2, .dropout_seed = 1, .has_sink = true},
+     0},
+    {{3, 8, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     "list:20x190:1x300:0x64",
+     -1,
+     {.page_size = 16},
+     DIMS_CACHE},
 };
 
 /* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len

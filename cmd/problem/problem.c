@@ -82,7 +82,7 @@ double problem_visible_pairs(const struct attn_problem *p)
 
 int64_t problem_all_rows(const struct attn_problem *p)
 {
-    return p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len;
+    return attn_rows_are_packed(p) ? p->total_q : p->batch * p->q_len;
 }
 
 int64_t problem_all_keys(const struct attn_problem *p)

@@ -67,6 +67,7 @@ struct length_list {
     int64_t (*pairs)[2]; /* q_len, kv_len */
     int64_t count, room, total_q, total_k;
     int64_t wanted; /* sequences to draw; 0 = until the tokens are used up */
+    bool has_pairs; /* a list or a file that says two lengths of a sequence */
 };
 
 static bool add_lengths(struct length_list *list, int64_t q_len, int64_t kv_len, struct reason *why)
@@ -109,6 +110,7 @@ static bool read_list(const char *text, struct length_list *list, struct reason 
         int64_t q_len, kv_len;
         if (!next_word(&text, ':', word, sizeof word) || !parse_lengths(word, 'x', &q_len, &kv_len))
             return refuse(why, "a list is list:Q:Q or list:QxK:QxK, of lengths from 0 to %d", INT32_MAX);
+        list->has_pairs |= strchr(word, 'x') != NULL;
         if (!add_lengths(list, q_len, kv_len, why))
             return false;
     }
@@ -122,6 +124,7 @@ static bool read_cells(const struct csv_reader *reader, struct length_list *list
     if (reader->count > 2 || !parse_length(reader->cells[0], &q_len))
         return refuse(why, "line %d is not q_len[,kv_len], lengths from 0 to %d", reader->line, INT32_MAX);
     kv_len = q_len;
+    list->has_pairs |= reader->count == 2;
     if (reader->count == 2 && !parse_length(reader->cells[1], &kv_len))
         return refuse(why, "line %d: %.40s is no length from 0 to %d", reader->line, reader->cells[1], INT32_MAX);
     return add_lengths(list, q_len, kv_len, why);
@@ -292,10 +295,27 @@ static bool read_caches(const char *text, int64_t batch, uint64_t seed, struct l
         return refuse(why, "has no sequence");
     if (batch && list->count != batch)
         return refuse(why, "has %lld lengths for --batch %lld", (long long)list->count, (long long)batch);
-    for (int64_t b = 0; b < list->count; b++)
-        if (list->pairs[b][0] != list->pairs[b][1])
-            return refuse(why, "has two lengths of a sequence; in --mode decode there is one, that of its cache");
+    for (int64_t b = 0; b < list->count && list->has_pairs; b++)
+        if (list->pairs[b][0] > list->pairs[b][1])
+            return refuse(why,
+                          "sequence %lld has %lld new tokens and a cache of %lld keys, which holds those of the new "
+                          "tokens, too; QxK needs a K of at least Q",
+                          (long long)b, (long long)list->pairs[b][0], (long long)list->pairs[b][1]);
+    if (list->has_pairs && list->total_q == 0)
+        return refuse(why, "no sequence has a new token");
     return true;
+}
+
+/* New rows of their own for each sequence, packed. */
+static void pack_rows(const struct length_list *list, struct attn_problem *p, struct problem_arrays *a)
+{
+    a->cu_seqlens_q = xcalloc((unsigned long)list->count + 1, sizeof *a->cu_seqlens_q);
+    p->total_q = list->total_q;
+    p->q_len = 1;
+    for (int64_t b = 0; b < list->count; b++) {
+        a->cu_seqlens_q[b + 1] = a->cu_seqlens_q[b] + (int32_t)list->pairs[b][0];
+        p->q_len = list->pairs[b][0] > p->q_len ? list->pairs[b][0] : p->q_len;
+    }
 }
 
 /* text: --lengths; NULL = --kv-len */
@@ -326,12 +346,14 @@ bool problem_set_cache(struct attn_problem *p, struct problem_arrays *a, const c
     a->seqused_k = xmalloc((unsigned long)p->batch * sizeof *a->seqused_k);
     bool good = true;
     for (int64_t b = 0; b < p->batch && good; b++) {
-        const int64_t len = is_fixed ? p->kv_len : list.pairs[b][0];
+        const int64_t len = is_fixed ? p->kv_len : list.pairs[b][1];
         a->seqused_k[b] = (int32_t)len;
         p->kv_len = len > p->kv_len ? len : p->kv_len;
-        if (len < p->q_len)
+        if (len < p->q_len && !list.has_pairs)
             good = refuse_short(p->q_len, len, is_fixed ? NULL : text, why);
     }
+    if (list.has_pairs)
+        pack_rows(&list, p, a);
     free(list.pairs);
     if (good && p->page_size > 0)
         make_pages(p, a, seed);
@@ -589,10 +611,10 @@ double problem_pairs(const struct attn_problem *p, const struct problem_arrays *
     double pairs = 0;
     struct attn_problem one = *p;
     for (int64_t b = 0; b < p->batch; b++) {
-        if (a->cu_seqlens_q) {
+        if (a->cu_seqlens_q)
             one.q_len = a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b];
+        if (a->cu_seqlens_k)
             one.kv_len = a->cu_seqlens_k[b + 1] - a->cu_seqlens_k[b];
-        }
         if (a->seqused_k)
             one.kv_len = a->seqused_k[b];
         if (!a->mask) {

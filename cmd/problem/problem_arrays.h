@@ -11,8 +11,9 @@
  *   @FILE               lines q_len[,kv_len]; empty lines and lines that begin with # are skipped
  *
  * Against a cache a sequence has one length, that of its cache: uniform and lognormal draw as many as there are
- * sequences, list:N:N and @FILE have them, fixed is --kv-len for all. A cache in pages has them in an order drawn from
- * the seed. One more page belongs to no sequence; the table has it where a sequence needs no page.
+ * sequences, list:N:N and @FILE have them, fixed is --kv-len for all. list:QxK and lines with two lengths say the new
+ * tokens of each sequence, too: packed rows. A cache in pages has them in an order drawn from the seed. One more page
+ * belongs to no sequence; the table has it where a sequence needs no page.
  *
  * Block mask (--block-mask), blocks of --mask-block rows and keys, 1 = computed; block i of the rows and block i +
  * (blocks of keys - blocks of rows) of the keys lie on the diagonal:
@@ -59,8 +60,8 @@ bool problem_set_lengths(struct attn_problem *, struct problem_arrays *a, const 
                          uint64_t seed, struct reason *why);
 
 /* Gives the problem, which has its q_len, page_size and, for "fixed", batch and kv_len, a cache: lengths, batch,
- * kv_len, pages and the arrays of *a. A batch of 0: as many as a list or a file has. False with a sentence that begins
- * with the option. */
+ * kv_len, pages and the arrays of *a; where the text says new tokens, q_len and total_q, too. A batch of 0: as many as
+ * a list or a file has. False with a sentence that begins with the option. */
 bool problem_set_cache(struct attn_problem *, struct problem_arrays *a, const char *text, uint64_t seed,
                        struct reason *why);
 

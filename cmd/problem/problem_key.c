@@ -17,6 +17,13 @@ static bool has_own_lengths(const struct problem_key *k) { return !has_fixed_len
 static bool is_decode(const struct problem_key *k) { return k->mode == MODE_DECODE; }
 /* Their lengths say how many sequences there are and how long; against a cache how long the cache is. */
 static bool has_packed_lengths(const struct problem_key *k) { return has_own_lengths(k) && !is_decode(k); }
+/* Their lengths say how many rows of Q each has, which lengths of caches may do, too. */
+static bool has_packed_rows(const struct problem_key *k)
+{
+    return has_own_lengths(k) && !(is_decode(k) && k->total_q <= 0);
+}
+/* --total-tokens limits what is drawn: nothing is against a cache. */
+static bool has_no_limit(const struct problem_key *k) { return !has_packed_lengths(k); }
 
 static bool has_default_keys(const struct problem_key *k)
 {
@@ -83,7 +90,7 @@ const struct problem_field problem_fields[] = {
     {FIELD(kv_heads, PROBLEM_COUNT), .meaning = "heads of K and V", .option = "--kv-heads",
      .is_default = has_equal_heads, .is_compared = true},
     {FIELD(q_len, PROBLEM_COUNT), .meaning = "query length; the longest one", .option = "--seqlen",
-     .is_default = has_packed_lengths, .is_compared = true},
+     .is_default = has_packed_rows, .is_compared = true},
     {FIELD(kv_len, PROBLEM_COUNT), .meaning = "key length; the longest one", .option = "--kv-len",
      .is_default = has_default_keys, .is_compared = true},
     {FIELD(head_dim, PROBLEM_COUNT), .meaning = "head dimension", .option = "--d", .is_compared = true},
@@ -108,7 +115,7 @@ const struct problem_field problem_fields[] = {
      .option = "--lengths", .is_default = has_fixed_lengths, .is_compared = true, .label = "lengths",
      .absent = "fixed"},
     {FIELD(total_q, PROBLEM_COUNT), .meaning = "query tokens of all sequences, where they are packed",
-     .option = "--total-tokens", .is_default = has_fixed_lengths, .is_compared = true, .may_be_empty = true},
+     .option = "--total-tokens", .is_default = has_no_limit, .is_compared = true, .may_be_empty = true},
     {FIELD(block_mask, PROBLEM_TEXT), .meaning = "blocks that are computed, see --block-mask; none = all",
      .option = "--block-mask", .is_default = has_no_mask, .is_compared = true, .label = "mask", .absent = "none"},
     {FIELD(mask_block, PROBLEM_COUNT), .meaning = "rows and keys of a block of the mask; 0 = no mask",
@@ -197,7 +204,7 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .l2 = l2,
                               .logit_std = logit_std > 0 ? logit_std : NAN,
                               .logit_mean = NAN,
-                              .total_q = p->lengths == ATTN_PACKED ? p->total_q : INT64_MIN,
+                              .total_q = attn_rows_are_packed(p) ? p->total_q : INT64_MIN,
                               .mask_block = p->mask_block,
                               .out_dtype = attn_dtype_is_8_bit(p->dtype) ? (int)p->out_dtype : -1,
                               .quant_scale = p->quant_scale,

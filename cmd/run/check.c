@@ -141,7 +141,7 @@ static struct compare_job job_of(const struct check_request *request, const stru
                               .signs = tensor_signs(&request->outputs->signs, tensor)};
     if (problem_is_array(tensor)) {
         job.x = tensor_of(&request->item->problem, &request->outputs->tensors, tensor); /* strides of the whole LSE */
-        job.x.data = check_element_at(&job.x, job.dtype, view->batch_offset, view->q_head_offset);
+        job.x.data = check_element_at(&job.x, job.dtype, check_batch_of_rows(view), view->q_head_offset);
         job.x.data = check_row_at(&job.x, job.dtype, view->row_offset);
         return job;
     }
@@ -561,7 +561,7 @@ enum attn_status check_new_values(struct backend *be, const struct check_request
     set_place(&rows.view, rows.first_row);
     rows.view.reference.first_batch = batch;
     return judge_with_reference(be, request, &rows.view, here,
-                                item->problem.lengths == ATTN_PACKED ? rows.cu_seqlens : NULL, rows.q_offset, tensors,
+                                attn_rows_are_packed(&item->problem) ? rows.cu_seqlens : NULL, rows.q_offset, tensors,
                                 count, why);
 }
 

@@ -23,16 +23,22 @@ static void skip_query_rows(struct attn_tensors *t, const struct attn_problem *p
         moved[i]->data = check_row_at(moved[i], i == 0 ? p->dtype : attn_output_dtype(p), rows);
 }
 
+int64_t check_batch_of_rows(const struct check_view *view)
+{
+    return attn_rows_are_packed(&view->problem) ? 0 : view->batch_offset;
+}
+
 struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struct check_view *view)
 {
     struct attn_tensors moved = *t;
     struct attn_tensor *const of_q[] = {&moved.q, &moved.o, &moved.dout, &moved.dq};
     struct attn_tensor *const of_kv[] = {&moved.k, &moved.v, &moved.dk, &moved.dv};
     const bool has_pages = view->problem.page_size > 0; /* which the table finds, from the view's first sequence on */
+    const int64_t q_batch = check_batch_of_rows(view);
     for (int i = 0; i < 4; i++) {
         const enum attn_dtype output = attn_output_dtype(&view->problem), input = view->problem.dtype;
         const enum attn_dtype cached = attn_kv_dtype(&view->problem);
-        of_q[i]->data = check_element_at(of_q[i], i == 0 ? input : output, view->batch_offset, view->q_head_offset);
+        of_q[i]->data = check_element_at(of_q[i], i == 0 ? input : output, q_batch, view->q_head_offset);
         of_kv[i]->data = check_element_at(of_kv[i], i < 2 ? cached : output, has_pages ? 0 : view->batch_offset,
                                           view->kv_head_offset);
     }
@@ -75,21 +81,21 @@ static int64_t mask_offset_of(const struct attn_problem *p, int64_t batch, int64
 static void set_scales(const struct plan_item *item, int64_t batch, int64_t q_head, struct check_view *view)
 {
     const struct attn_problem *p = &item->problem;
+    const int32_t *cu_q = attn_rows_are_packed(p) ? item->arrays->cu_seqlens_q : NULL;
     const bool is_packed = p->lengths == ATTN_PACKED;
-    view->scale_q_offset =
-        quantise_scale_at(p, QUANTISED_Q, is_packed ? item->arrays->cu_seqlens_q : NULL, batch, q_head, 0);
+    view->scale_q_offset = quantise_scale_at(p, QUANTISED_Q, cu_q, batch, q_head, 0);
     view->scale_kv_offset = quantise_scale_at(p, QUANTISED_K, is_packed ? item->arrays->cu_seqlens_k : NULL, batch,
                                               q_head / (p->q_heads / p->kv_heads), 0);
 }
 
-/* Some query heads of one sequence; of all sequences where they are packed, as their tensors cannot be divided. */
+/* Some query heads of one sequence; of all sequences where rows are packed, as their tensors cannot be divided. */
 static struct check_view part_of(const struct plan_item *item, int64_t batch, int64_t q_head, int64_t q_heads)
 {
     const struct attn_problem *p = &item->problem;
     struct check_view view = {.problem = *p, .q_head_offset = q_head};
     set_scales(item, batch, q_head, &view);
     view.kv_head_offset = q_head / (p->q_heads / p->kv_heads);
-    const bool is_packed = p->lengths == ATTN_PACKED;
+    const bool is_packed = attn_rows_are_packed(p);
     view.mask_offset = mask_offset_of(p, is_packed ? 0 : batch, q_head);
     view.problem.kv_heads = 1;
     view.problem.q_heads = q_heads;
@@ -110,12 +116,12 @@ struct check_view check_group_of(const struct plan_item *item, int64_t batch, in
 {
     const struct attn_problem *p = &item->problem;
     const int64_t group = p->q_heads / p->kv_heads;
-    return part_of(item, p->lengths == ATTN_PACKED ? 0 : batch, kv_head * group, group);
+    return part_of(item, attn_rows_are_packed(p) ? 0 : batch, kv_head * group, group);
 }
 
 int64_t check_rows_of(const struct plan_item *item, int64_t batch)
 {
-    const int32_t *cu_q = item->problem.lengths == ATTN_PACKED ? item->arrays->cu_seqlens_q + batch : NULL;
+    const int32_t *cu_q = attn_rows_are_packed(&item->problem) ? item->arrays->cu_seqlens_q + batch : NULL;
     return cu_q ? cu_q[1] - cu_q[0] : item->problem.q_len;
 }
 
@@ -133,10 +139,10 @@ struct check_some_rows check_some_rows_of(const struct plan_item *item, int64_t 
     const struct attn_problem *p = &item->problem;
     struct check_some_rows rows = {.view = part_of(item, batch, head, 1)};
     struct attn_problem *part = &rows.view.problem;
-    const bool is_packed = p->lengths == ATTN_PACKED;
+    const bool is_packed = attn_rows_are_packed(p);
     const int32_t *cu_q = is_packed ? item->arrays->cu_seqlens_q + batch : NULL;
-    const int32_t *cu_k = is_packed ? item->arrays->cu_seqlens_k + batch : NULL;
-    const int64_t q_len = check_rows_of(item, batch), all_keys = is_packed ? cu_k[1] - cu_k[0] : p->kv_len;
+    const int32_t *cu_k = p->lengths == ATTN_PACKED ? item->arrays->cu_seqlens_k + batch : NULL;
+    const int64_t q_len = check_rows_of(item, batch), all_keys = cu_k ? cu_k[1] - cu_k[0] : p->kv_len;
     int64_t count = q_len - first_row < COMPARE_BLOCK_ROWS ? q_len - first_row : COMPARE_BLOCK_ROWS;
     int64_t keys = all_keys - (p->causal ? q_len - first_row - count : 0);
     if (!may_take_any_rows(p) || keys < 1) {
@@ -156,10 +162,14 @@ struct check_some_rows check_some_rows_of(const struct plan_item *item, int64_t 
     }
     part->batch = 1; /* q_len and kv_len stay: they say where the rows of the mask begin */
     part->total_q = count;
-    part->total_k = keys;
     rows.q_offset += cu_q[0];
-    rows.kv_offset = cu_k[0];
     rows.cu_seqlens[1] = (int32_t)part->total_q;
+    if (!cu_k) { /* a cache has a batch dimension, whose sequence seqused_k belongs to */
+        rows.view.batch_offset = batch;
+        return rows;
+    }
+    part->total_k = keys;
+    rows.kv_offset = cu_k[0];
     rows.cu_seqlens[3] = (int32_t)part->total_k;
     return rows;
 }
@@ -187,7 +197,7 @@ static int take_blocks_of_rows(const struct plan_item *item, struct check_view v
 int check_make_views(const struct plan_item *item, enum check_scope scope, struct check_view views[CHECK_MAX_VIEWS])
 {
     const struct attn_problem *p = &item->problem;
-    const bool is_packed = p->lengths == ATTN_PACKED;
+    const bool is_packed = attn_rows_are_packed(p);
     if (scope == CHECK_OFF)
         return 0;
     if (scope == CHECK_SAMPLE && item->mode == ATTN_FWD && !is_packed && p->q_len > CHECK_WHOLE_ROWS &&
@@ -199,7 +209,8 @@ int check_make_views(const struct plan_item *item, enum check_scope scope, struc
     if (is_packed && p->mask_batch > 1 &&
         p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
         return 1;
-    if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
+    if (is_packed && (p->quant_scale == ATTN_SCALE_HEAD ||
+                      (p->quant_scale == ATTN_SCALE_BLOCK && p->lengths == ATTN_CACHE))) /* nor of such scales */
         return 1;
     if (item->mode == ATTN_BWD && (p->has_sink || p->bias_heads > 0)) /* dSink and dBias sum over sequences and heads */
         return 1;
@@ -221,9 +232,11 @@ void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const
 int64_t check_find_sequence(const struct plan_item *item, int64_t batch)
 {
     const struct attn_problem *p = &item->problem;
-    if (p->lengths != ATTN_PACKED)
+    if (!attn_rows_are_packed(p))
         return batch;
-    const int32_t *cu_q = item->arrays->cu_seqlens_q, *cu_k = item->arrays->cu_seqlens_k;
+    const int32_t *cu_q = item->arrays->cu_seqlens_q;
+    const int32_t *cu_k =
+        p->lengths == ATTN_PACKED ? item->arrays->cu_seqlens_k : cu_q; /* a cache has those of its rows */
     for (int64_t i = 0, b = batch; i < p->batch; i++, b = (b + 1) % p->batch)
         if (cu_q[b + 1] > cu_q[b] && cu_k[b + 1] > cu_k[b])
             return b;

@@ -39,6 +39,9 @@ int check_make_views(const struct plan_item *, enum check_scope, struct check_vi
  * it. */
 struct attn_tensors check_view_tensors(const struct attn_tensors *, const struct check_view *);
 
+/* Where the view's sequences begin in Q, O and LSE: 0 where rows are packed, as these have no batch dimension. */
+int64_t check_batch_of_rows(const struct check_view *);
+
 /* The first element of a head of a sequence; NULL for a tensor without data. */
 void *check_element_at(const struct attn_tensor *, enum attn_dtype, int64_t batch, int64_t head);
 

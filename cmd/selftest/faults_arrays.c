@@ -156,6 +156,16 @@ enum attn_status faults_unused_slots(const struct fault_job *job, enum problem_t
     return status;
 }
 
+enum attn_status faults_next_chunk(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                   struct attn_message *why)
+{
+    (void)tensor;
+    struct attn_problem changed = *job->problem;
+    changed.causal = false;
+    changed.window_right = FAULT_CHUNK;
+    return compute_with(job, &changed, job->correct->arrays, wrong, why);
+}
+
 /* Copies `count` keys of a sequence and head, from key `first` on, out of the cache in K or V. */
 static void take_from_cache(const struct fault_job *job, enum problem_tensor tensor, int64_t b, int64_t h,
                             int64_t first, int64_t count, float *to)

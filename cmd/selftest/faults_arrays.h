@@ -8,6 +8,9 @@
 /* As splits of the keys in decode: as many equal parts of the longest cache. */
 enum { FAULT_SPLITS = 4 };
 
+/* Keys behind its diagonal that a row of a prefill sees wrongly. */
+enum { FAULT_CHUNK = 64 };
+
 typedef enum attn_status fault_make(const struct fault_job *, enum problem_tensor, struct host_tensors *wrong,
                                     struct attn_message *why);
 
@@ -20,6 +23,10 @@ fault_make faults_swapped_pages;
 
 /* Pages: the lengths of all caches are rounded up to whole pages. */
 fault_make faults_unused_slots;
+
+/* New rows of several lengths, causal: each row also sees the FAULT_CHUNK keys behind its own, those of the next chunk
+ * of the prefill, as where the mask is that of a tile of rows. A sequence with one new row has none behind it. */
+fault_make faults_next_chunk;
 
 /* A cache, one row a sequence: the last of FAULT_SPLITS parts of the keys is missing. */
 fault_make faults_lost_split;

@@ -499,12 +499,13 @@ static void describe_group(const struct table *t, const struct record_row *row, 
     char mask[CELL_SIZE], heads[80], extras[PROBLEM_LABEL_SIZE], data[PROBLEM_DATA_SIZE], tokens[32];
     const char *convention = t->convention ? t->convention : "";
     struct problem_key others = row->key;
+    if (row->key.mode == MODE_DECODE && row->key.lengths[0] && !is(row->key.lengths, "fixed"))
+        convention = ""; /* the number of sequences is not made from tokens */
     if (row->key.total_q > 0) {
-        snprintf(tokens, sizeof tokens, "%lld tokens", (long long)row->key.total_q);
+        snprintf(tokens, sizeof tokens, "%lld %stokens", (long long)row->key.total_q,
+                 row->key.mode == MODE_DECODE ? "new " : "");
         convention = tokens;
     }
-    if (row->key.mode == MODE_DECODE && row->key.lengths[0] && !is(row->key.lengths, "fixed"))
-        convention = "";                           /* the number of sequences is not made from tokens */
     others.window_left = others.window_right = -1; /* the mask has them */
     problem_key_mask(&row->key, mask, sizeof mask);
     problem_key_extras(&others, extras, sizeof extras);

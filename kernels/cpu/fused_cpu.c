@@ -54,7 +54,7 @@ enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
             ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS |
-            ATTN_WITH_INVARIANT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS,
+            ATTN_WITH_INVARIANT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS,
     SPLITS_MAX = 1024
 };
 
@@ -118,7 +118,7 @@ static struct layout workspace_layout(const struct attn_request *request, const 
     const struct attn_problem *p = request->problem;
     struct layout layout = {.threads = request->device->threads > 0 ? request->device->threads : 1, .splits = 1};
     const size_t heads = (size_t)p->batch * (size_t)p->q_heads;
-    layout.rows = p->lengths == ATTN_PACKED ? (size_t)p->q_heads * (size_t)p->total_q : heads * (size_t)p->q_len;
+    layout.rows = attn_rows_are_packed(p) ? (size_t)p->q_heads * (size_t)p->total_q : heads * (size_t)p->q_len;
     if (request->mode == ATTN_FWD) {
         layout.scratch_floats = whole_cache_lines(kernels->forward_scratch_floats(p->head_dim, attn_v_head_dim(p)));
         if (request->splits > 1) {

@@ -24,10 +24,9 @@ enum attn_status cpu_accepts_types(const struct attn_request *request, struct at
 /* Rows of all heads of Q and O, or of K and V. */
 static int64_t rows_of(const struct attn_problem *p, bool is_kv)
 {
-    const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
-    if (p->lengths == ATTN_PACKED)
-        return heads * (is_kv ? p->total_k : p->total_q);
-    return heads * p->batch * (is_kv ? p->kv_len : p->q_len);
+    if (is_kv)
+        return p->kv_heads * (p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len);
+    return p->q_heads * (attn_rows_are_packed(p) ? p->total_q : p->batch * p->q_len);
 }
 
 size_t cpu_widened_bytes(const struct attn_problem *p)
@@ -41,7 +40,8 @@ size_t cpu_widened_bytes(const struct attn_problem *p)
 /* A contiguous tensor [batch, heads, len, d], packed [heads, total, d], at *next, which moves behind it. */
 static struct attn_tensor place(const struct attn_problem *p, bool is_kv, int64_t d, float **next)
 {
-    const int64_t len = p->lengths == ATTN_PACKED ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;
+    const int64_t keys = p->lengths == ATTN_PACKED ? p->total_k : p->kv_len;
+    const int64_t len = is_kv ? keys : attn_rows_are_packed(p) ? p->total_q : p->q_len;
     const struct attn_tensor t = {*next, (is_kv ? p->kv_heads : p->q_heads) * len * d, len * d, d};
     *next += rows_of(p, is_kv) * d;
     return t;

@@ -28,7 +28,7 @@ int64_t quantise_scales(const struct attn_problem *p, enum quantised tensor)
         return p->batch * p->kv_heads;
     if (p->quant_scale != ATTN_SCALE_BLOCK)
         return 1;
-    if (p->lengths == ATTN_PACKED)
+    if (p->lengths != ATTN_FIXED && r.total != 0)
         return r.heads * (r.total / p->scale_block + p->batch);
     return p->batch * r.heads * ((r.len + p->scale_block - 1) / p->scale_block);
 }

@@ -8,7 +8,7 @@
  * "dk" dK = scale dS^T Q.
  *
  * With dropout the plan has P * M beside P, for dV and D, and with a softcap its derivative, which dS is multiplied by.
- * Of packed sequences S is [q_heads, total_q, longest kv_len].
+ * Of packed rows S is [q_heads, total_q, longest kv_len].
  *
  * 8-bit inputs are copied to fp32 by a pass before, "dequantise", each element times its scale, and a cache in pages is
  * made contiguous by it, or else by the pass "gather": their values change between launches, so that it cannot be done
@@ -39,18 +39,18 @@ enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
             ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS | ATTN_WITH_FAST |
-            ATTN_WITH_FEWER_OUTPUTS
+            ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS
 };
 
 static int64_t rows_of_scores(const struct attn_problem *p)
 {
-    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
+    return p->q_heads * (attn_rows_are_packed(p) ? p->total_q : p->batch * p->q_len);
 }
 
 /* Bytes of S for all heads; false when that is more than can be addressed. */
 static bool scores_bytes(const struct attn_problem *p, size_t *bytes)
 {
-    const bool packed = p->lengths == ATTN_PACKED;
+    const bool packed = attn_rows_are_packed(p);
     size_t n;
     return !__builtin_mul_overflow(packed ? 1 : (size_t)p->batch, (size_t)p->q_heads, &n) &&
            !__builtin_mul_overflow(n, packed ? (size_t)p->total_q : (size_t)p->q_len, &n) &&

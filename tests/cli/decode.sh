@@ -5,7 +5,7 @@
 refused_by="run --device cpu"
 
 printf '5\n-3\n' >negative.txt
-printf '7,9\n' >pairs.txt
+printf '9,7\n' >pairs.txt
 refused '--mode fwd,decode.*decode alone' --mode fwd,decode --kv-len 64
 refused '--mode decode.*--kv-len N' --mode decode
 refused '--kv-len 8.*shorter than the 9 new tokens' --mode decode --kv-len 8 --seqlen 9
@@ -19,7 +19,9 @@ refused '--block-mask local:1.*--mode decode' --mode decode --kv-len 64 --block-
 refused '--lengths uniform:1:9.*--kv-len' --mode decode --kv-len 64 --lengths uniform:1:9 --batch 2
 refused '--lengths uniform:1:9.*--batch N' --mode decode --lengths uniform:1:9
 refused '--lengths list:5:6.*--batch 3' --mode decode --lengths list:5:6 --batch 3
-refused '--lengths @pairs.txt.*two lengths' --mode decode --lengths @pairs.txt
+refused '--lengths @pairs.txt.*9 new tokens and a cache of 7 keys' --mode decode --lengths @pairs.txt
+refused '--lengths list:5x9:1x7.*--seqlen, which it replaces' --mode decode --lengths list:5x9:1x7 --seqlen 5
+refused '--lengths list:0x9.*no sequence has a new token' --mode decode --lengths list:0x9
 refused '--lengths @negative.txt.*line 2' --mode decode --lengths @negative.txt
 
 common=(--device cpu --mode decode --d 64 --heads 4 --kv-heads 2 --warmup-ms 0 --min-time-ms 1 --samples 6
@@ -84,6 +86,39 @@ for splits in 1 3 64; do
     expect "passes" test "$(csv_cell s.csv 2 check)" = pass
     expect "in its repro" grep -q -- "--splits $splits" s.csv
 done
+
+# Chunks of a prefill beside single new tokens: packed rows. The same by a file; a dump is the problem again.
+printf '70,140\n1,7\n0,33\n' >chunks.txt
+run "${common[@]}" --lengths list:70x140:1x7:0x33,@chunks.txt --page-size 16 --out none --csv mixed.csv \
+    --jsonl mixed.jsonl
+expect_code 0
+expect_stdout '4 of 4 rows checked.*all pass'
+expect_stdout 'decode causal .*71 new tokens.*lengths list:70x140:1x7:0x33'
+expect "all new rows" test "$(csv_cell mixed.csv 1 total_q)" = 71
+expect "the longest chunk" test "$(csv_cell mixed.csv 1 q_len)" = 70
+expect "the longest cache" test "$(csv_cell mixed.csv 3 kv_len)" = 140
+expect "bytes of the rows and the used keys" test "$(csv_cell mixed.csv 1 min_gb)" = \
+    "$(awk 'BEGIN { printf "%.17g", (2 * 71 * 4 * 64 * 4 + 71 * 4 * 4 + 2 * 180 * 2 * 64 * 4) * 1e-9 }')"
+# Rows of the chunk see 71 to 140 keys, the single row 7.
+expect "FLOPs of what is visible" test "$(csv_cell mixed.csv 1 flops)" = \
+    "$(awk 'BEGIN { print 4 * 64 * 4 * (70 * (71 + 140) / 2 + 7) }')"
+eval "set -- $(csv_cell mixed.csv 2 repro)"
+shift
+run "$@" --out none --csv again.csv
+expect_code 0
+for name in mode batch q_len kv_len total_q lengths page_size flops min_gb; do
+    expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell mixed.csv 2 $name)"
+done
+run gate --baseline mixed.jsonl --current mixed.jsonl --soft 4,5
+expect_code 0
+run "${common[@]}" --lengths list:70x140:1x7:0x33 --page-size 16 --out none --dump m --check sample
+expect_code 0
+run --device cpu --input m --out none --impl naive,fused --csv dumped.csv --samples 6 --min-time-ms 1
+expect_code 0
+expect "its lengths" test "$(csv_cell dumped.csv 1 lengths)" = list:70x140:1x7:0x33
+run verify --device cpu --outputs m --out none
+expect_code 0
+expect_stdout '2 of 2 rows checked'
 
 # 8-bit caches: scales of the used keys alone.
 run "${common[@]}" --dtype e4m3 --fp8-scale tensor,head,block --scale-block 32 --lengths list:140:7:33 --page-size 8 \

@@ -34,9 +34,8 @@ struct outputs {
 /* d: its columns. */
 static struct attn_tensor shaped(const struct attn_problem *p, void *data, bool is_kv, int64_t d)
 {
-    const bool packed = p->lengths == ATTN_PACKED;
-    const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
-    const int64_t len = packed ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads, keys = p->lengths == ATTN_PACKED ? p->total_k : p->kv_len;
+    const int64_t len = is_kv ? keys : attn_rows_are_packed(p) ? p->total_q : p->q_len;
     return (struct attn_tensor){data, heads * len * d, len * d, d};
 }
 
@@ -292,6 +291,11 @@ static const struct attn_problem forwards[] = {
     {BASE(3, 4, 2, 2, 600, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_sink = true},
     {BASE(3, 4, 2, 2, 600, 16, false, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, .has_alibi = true},
     {BASE(3, 4, 2, 2, 600, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, BIAS(3, 4)},
+    {BASE(5, 4, 2, 170, 600, 16, true, -1, -1), MIXED, .page_size = 16},
+    {BASE(6, 4, 1, 70, 300, 24, true, 90, -1), MIXED, .has_sink = true, .layout = ATTN_BHSD},
+    {BASE(5, 2, 2, 40, 330, 64, false, -1, -1), MIXED, .page_size = 64, DROPOUT, .softcap = 2},
+    {BASE(4, 4, 2, 130, 300, 16, true, -1, -1), MIXED, .page_size = 8, BIAS(4, 1), .v_head_dim = 40},
+    {BASE(4, 4, 2, 30, 300, 16, true, -1, -1), MIXED, .has_alibi = true},
     {BASE(1, 2, 1, 131, 60, 8, true, 40, -1), .has_sink = true}, /* rows that see nothing */
     {BASE(2, 4, 2, 3, 130, 24, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .v_head_dim = 40},
     {BASE(2, 4, 2, 130, 500, 24, true, -1, -1), DROPOUT, .softcap = 2},
@@ -314,23 +318,37 @@ static void caches_and_splits(void **state)
     }
 }
 
-/* The bits of a sequence in a batch and alone, where its own length is the longest. */
+/* One query head after the other: the rows of sequence b among those of the batch, and those of it alone. */
+static void same_rows(const struct made *m, int64_t b, int64_t rows, const float *const o[2], const float *const lse[2])
+{
+    const int64_t columns = attn_v_head_dim(&m->p);
+    for (int64_t h = 0; h < m->p.q_heads; h++) {
+        const int64_t at = attn_lse_index(&m->p, &m->t, b, h, 0);
+        assert_memory_equal(o[0] + at * columns, o[1] + h * rows * columns, (size_t)(rows * columns) * sizeof(float));
+        assert_memory_equal(lse[0] + at, lse[1] + h * rows, (size_t)rows * sizeof(float));
+    }
+}
+
+/* The bits of a sequence in a batch and alone, where its own lengths are the longest and its rows are not packed. */
 static void alone(const struct made *m, int64_t b)
 {
     struct attn_problem one = m->p;
     struct attn_tensors batch = m->t, own = m->t;
+    const struct attn_sequence at = attn_sequence_at(&m->p, &m->t, b);
     const int64_t per = m->p.page_size ? (m->p.kv_len + m->p.page_size - 1) / m->p.page_size : 0;
-    const int64_t count = m->p.q_heads * m->p.q_len, columns = attn_v_head_dim(&m->p);
+    const int64_t all = q_rows(&m->p), count = m->p.q_heads * at.q_len, columns = attn_v_head_dim(&m->p);
     const struct attn_device device = {.platform = ATTN_CPU, .threads = 3};
     one.batch = 1;
-    one.kv_len = m->t.seqused_k[b];
-    float *const lse[2] = {guarded(count * m->p.batch), guarded(count)};
-    float *const o[2] = {guarded(count * m->p.batch * columns), guarded(count * columns)};
+    one.q_len = at.q_len;
+    one.total_q = 0;
+    one.kv_len = at.kv_len;
+    float *const lse[2] = {guarded(all), guarded(count)};
+    float *const o[2] = {guarded(all * columns), guarded(count * columns)};
     batch.o = shaped(&m->p, o[0], false, columns);
     batch.lse = lse[0];
     own.o = shaped(&one, o[1], false, columns);
     own.lse = lse[1];
-    own.q.data = (float *)own.q.data + b * own.q.stride_batch;
+    own.q.data = (float *)own.q.data + attn_row_offset(&m->p, &m->t, m->t.q, b, 0, 0);
     own.seqused_k += b;
     own.page_table += b * per;
     if (per == 0) {
@@ -338,16 +356,15 @@ static void alone(const struct made *m, int64_t b)
         own.v.data = (float *)own.v.data + b * own.v.stride_batch;
     }
     launch(&attn_fused_cpu, &(struct attn_request){.problem = &m->p, .device = &device, .invariant = true}, &batch);
-    if (one.kv_len > 0) {
+    if (one.kv_len > 0 && one.q_len > 0) {
         if (per > 0) /* a row of the table has as many entries as kv_len has pages */
             one.kv_len = (one.kv_len + m->p.page_size - 1) / m->p.page_size * m->p.page_size;
         launch(&attn_fused_cpu, &(struct attn_request){.problem = &one, .device = &device, .invariant = true}, &own);
-        assert_memory_equal(o[0] + b * count * columns, o[1], (size_t)(count * columns) * sizeof(float));
-        assert_memory_equal(lse[0] + b * count, lse[1], (size_t)count * sizeof(float));
+        same_rows(m, b, at.q_len, (const float *const[]){o[0], o[1]}, (const float *const[]){lse[0], lse[1]});
     }
-    guarded_free(o[0], count * m->p.batch * columns, "o");
+    guarded_free(o[0], all * columns, "o");
     guarded_free(o[1], count * columns, "o alone");
-    guarded_free(lse[0], count * m->p.batch, "lse");
+    guarded_free(lse[0], all, "lse");
     guarded_free(lse[1], count, "lse alone");
 }
 

@@ -41,7 +41,7 @@ struct seen {
     int left, left_zero, left_beyond, right, both, dropout, wide_seed, softcap, scaled, logit_std, deterministic, graph;
     int packed, zero_length, drawn_lengths, mask, packed_mask;
     int new_tokens[RANDOM_NEW_TOKENS + 1], cache_lengths[4], pages[2], splits[2], cache_dropout, cache_8_bits,
-        whole_page;
+        whole_page, chunks, no_row;
     int out_dtypes[2], scales[3], hadamard[2], odd_block, block_beyond, packed_8_bits, masked_8_bits;
 };
 
@@ -49,13 +49,17 @@ static void look_at_cache(const struct plan_item *item, struct seen *s)
 {
     static const char *const kinds[] = {"", "list", "uniform", "lognormal"};
     const struct attn_problem *p = &item->problem;
-    s->new_tokens[p->q_len]++;
     for (int i = 0; i < 4; i++)
         s->cache_lengths[i] += strncmp(item->arrays->lengths, kinds[i], i ? strlen(kinds[i]) : 1) == 0;
     for (int64_t b = 0; b < p->batch; b++) {
-        assert_in_range(item->arrays->seqused_k[b], p->q_len, p->kv_len);
+        const int32_t *const rows = item->arrays->cu_seqlens_q;
+        assert_in_range(item->arrays->seqused_k[b], rows ? rows[b + 1] - rows[b] : p->q_len, p->kv_len);
+        s->no_row += rows && rows[b + 1] == rows[b];
         s->whole_page += p->page_size > 0 && item->arrays->seqused_k[b] % p->page_size == 0;
     }
+    if (p->total_q == 0)
+        s->new_tokens[p->q_len]++;
+    s->chunks += p->total_q > 0 && p->q_len > RANDOM_NEW_TOKENS && p->q_len < p->kv_len;
     s->pages[p->page_size > 0]++;
     s->splits[item->splits > 0]++;
     s->cache_dropout += p->dropout > 0;
@@ -159,10 +163,10 @@ static void assert_occurs(const struct seen *s, enum attn_platform platform)
     assert_all(s->cache_lengths, 4, "lengths of caches: fixed, list, uniform, lognormal");
     assert_all(s->out_dtypes, 2, "types of O");
     assert_all(s->scales, 3, "scales");
-    const int of_caches[] = {s->pages[0],      s->pages[1],          s->splits[0],        s->splits[1],
-                             s->cache_dropout, s->cache_8_bits,      s->whole_page,       s->hadamard[0],
-                             s->hadamard[1],   s->odd_block,         s->block_beyond,     s->packed_8_bits,
-                             s->masked_8_bits, s->dtypes[ATTN_E4M3], s->dtypes[ATTN_E5M2]};
+    const int of_caches[] = {
+        s->pages[0],      s->pages[1],          s->splits[0],         s->splits[1], s->cache_dropout, s->cache_8_bits,
+        s->whole_page,    s->hadamard[0],       s->hadamard[1],       s->odd_block, s->block_beyond,  s->packed_8_bits,
+        s->masked_8_bits, s->dtypes[ATTN_E4M3], s->dtypes[ATTN_E5M2], s->chunks,    s->no_row};
     assert_all(of_caches, (int)(sizeof of_caches / sizeof of_caches[0]), "caches and 8 bits, in the order of the list");
     assert_true(platform == ATTN_CPU ? s->graph == 0 : s->graph > 0);
     assert_true(platform == ATTN_CPU ? s->dtypes[ATTN_FP32] && !s->dtypes[ATTN_FP16] && !s->dtypes[ATTN_BF16]

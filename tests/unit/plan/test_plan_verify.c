@@ -118,7 +118,7 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
     (void)state;
     struct options o = parse("fabench selftest --seqlen 128,384,16k,1024k");
     struct plan plan;
-    int count[2][4] = {{0}}, caches = 0, i = 0; /* wide and 8-bit by direction and mask */
+    int count[2][4] = {{0}}, caches = 0, mixed = 0, i = 0; /* wide and 8-bit by direction and mask */
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
     for (i = 0; i < plan.count; i++) {
         const struct plan_item *item = &plan.items[i];
@@ -128,6 +128,8 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
         const int kind = item->mode + 2 * p->causal;
         if (attributes == (ATTN_WITH_CACHE | ATTN_WITH_PAGES))
             caches++;
+        else if (attributes == (ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_PACKED_ROWS))
+            mixed++;
         else if (attributes == ATTN_WITH_8_BIT)
             count[1][kind]++;
         else
@@ -139,6 +141,7 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
         assert_int_equal(count[1][kind], kind % 2 ? 0 : 2 * 4);
     }
     assert_int_equal(caches, 3 * 4);
+    assert_int_equal(mixed, 3 * 4);
     plan_free(&plan);
     options_free(&o);
 }
@@ -162,9 +165,9 @@ static int selftest_count(const char *line, unsigned attribute)
 static void selftest_keeps_to_the_options(void **state)
 {
     (void)state;
-    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --mode decode --dtype bf16", 0), 1);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --mode decode --dtype bf16", 0), 2);
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --mode fwd", ATTN_WITH_CACHE), 0);
-    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype bf16", ATTN_WITH_CACHE), 1);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype bf16", ATTN_WITH_CACHE), 2);
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype bf16", ATTN_WITH_8_BIT), 0);
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype e5m2", 0), 2);
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype e5m2 --causal", 0), 1);

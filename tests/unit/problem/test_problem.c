@@ -10,6 +10,7 @@
 #include "cmd/base/npy.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_arrays.h"
+#include "cmd/problem/problem_key.h"
 
 static const struct attn_problem base = {.batch = 2,
                                          .q_heads = 4,
@@ -318,9 +319,10 @@ static void wrong_caches(void **state)
     (void)state;
     refuses_caches("uniform:1:8", 0, 1, "--lengths uniform:1:8: needs --batch N, the number of caches to draw");
     refuses_caches("list:5:6", 3, 1, "--lengths list:5:6: has 2 lengths for --batch 3");
-    refuses_caches("list:5x6", 1, 1,
-                   "--lengths list:5x6: has two lengths of a sequence; in --mode decode there is one, that of its "
-                   "cache");
+    refuses_caches("list:5x6:3:9x8", 3, 1,
+                   "--lengths list:5x6:3:9x8: sequence 2 has 9 new tokens and a cache of 8 keys, which holds those of "
+                   "the new tokens, too; QxK needs a K of at least Q");
+    refuses_caches("list:0x6:0", 2, 1, "--lengths list:0x6:0: no sequence has a new token");
     refuses_caches("list:5:0", 2, 1,
                    "--lengths list:5:0: a cache of 0 keys is shorter than the 1 new tokens of --seqlen, which are its "
                    "last keys");
@@ -365,6 +367,62 @@ static void caches_have_the_lengths(void **state)
     assert_true(problem_set_cache(&p, &a, "fixed", 1, &why));
     assert_true(p.batch == base.batch && p.kv_len == base.kv_len && a.seqused_k[1] == base.kv_len);
     assert_string_equal(a.lengths, "");
+    problem_arrays_free(&a);
+}
+
+/* Two lengths of a sequence: its new tokens and its cache. */
+static void caches_have_new_tokens_of_their_own(void **state)
+{
+    static const int32_t rows[] = {0, 4, 4, 5, 9}, keys[] = {9, 7, 300, 4};
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why;
+    size_t bytes;
+    (void)state;
+    p.batch = 0;
+    p.q_len = 1;
+    p.causal = true;
+    assert_true(problem_set_cache(&p, &a, "list:4x9:0x7:1x300:4", 1, &why));
+    assert_true(p.lengths == ATTN_CACHE && p.batch == 4 && p.q_len == 4 && p.kv_len == 300 && p.total_q == 9);
+    assert_memory_equal(problem_array(&p, &a, ARRAY_CU_SEQLENS_Q, &bytes), rows, sizeof rows);
+    assert_int_equal(bytes, sizeof rows);
+    assert_memory_equal(a.seqused_k, keys, sizeof keys);
+    assert_null(problem_array(&p, &a, ARRAY_CU_SEQLENS_K, &bytes));
+    assert_true(problem_all_rows(&p) == 9 && problem_all_keys(&p) == 4 * 300 && problem_used_keys(&p, &a) == 320);
+    /* The rows of the first see 6, 7, 8 and 9 keys, that of the third all, those of the last a causal square. */
+    assert_true(problem_pairs(&p, &a) == (double)p.q_heads * (6 + 7 + 8 + 9 + 300 + 0.5 * 4 * 4));
+    problem_arrays_free(&a);
+}
+
+/* Its key says the rows together; --seqlen is said by the list, and nothing limits the tokens. */
+static void a_key_of_new_tokens(void **state)
+{
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why;
+    (void)state;
+    p.batch = 0;
+    p.q_len = 1;
+    assert_true(problem_set_cache(&p, &a, "list:4x9:1x300", 1, &why));
+    const struct problem_key key = problem_key_of(&p, &a, ATTN_FWD, FILL_NORMAL, 0, 1, L2_COLD);
+    assert_true(key.mode == MODE_DECODE && key.total_q == 5 && key.q_len == 4 && key.kv_len == 300);
+    char *const options = problem_key_options(&key);
+    assert_non_null(strstr(options, " --mode decode"));
+    assert_non_null(strstr(options, " --lengths list:4x9:1x300"));
+    assert_null(strstr(options, "--seqlen"));
+    assert_null(strstr(options, "--kv-len"));
+    assert_null(strstr(options, "--total-tokens"));
+    free(options);
+    problem_arrays_free(&a);
+    p = base;
+    p.batch = 0;
+    p.q_len = 1;
+    assert_true(problem_set_cache(&p, &a, "list:9:300", 1, &why));
+    const struct problem_key other = problem_key_of(&p, &a, ATTN_FWD, FILL_NORMAL, 0, 1, L2_COLD);
+    assert_int_equal(other.total_q, INT64_MIN);
+    char *const plain = problem_key_options(&other);
+    assert_non_null(strstr(plain, " --seqlen 1"));
+    free(plain);
     problem_arrays_free(&a);
 }
 
@@ -427,6 +485,8 @@ static int problem_arrays_tests(void)
         cmocka_unit_test(masks_by_rule),
         cmocka_unit_test(pairs_are_those_of_the_definition),
         cmocka_unit_test(wrong_caches),
+        cmocka_unit_test(caches_have_new_tokens_of_their_own),
+        cmocka_unit_test(a_key_of_new_tokens),
         cmocka_unit_test(caches_have_the_lengths),
         cmocka_unit_test(pages_are_shuffled),
     };

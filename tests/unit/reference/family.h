@@ -20,7 +20,7 @@ static inline float *floats(int64_t count)
 
 static inline int64_t q_rows(const struct attn_problem *p)
 {
-    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
+    return p->q_heads * (attn_rows_are_packed(p) ? p->total_q : p->batch * p->q_len);
 }
 
 static inline int64_t k_rows(const struct attn_problem *p)
@@ -149,6 +149,13 @@ static inline void make_cache(struct made *m, uint64_t *random)
     p->pages = p->batch * per + (p->batch * per % 7 == 0 ? 1 : 0);
     for (int64_t i = 0; i < p->batch * per; i++) /* 7 and the number of pages have no common divisor */
         table[i] = (int32_t)(7 * i % p->pages);
+    if (p->total_q) { /* new rows of their own, which are the last keys */
+        m->t.cu_seqlens_q = make_lengths(m, random, p->q_len, &p->total_q);
+        for (int64_t b = 1; b < p->batch; b++) {
+            const int32_t rows = m->t.cu_seqlens_q[b + 1] - m->t.cu_seqlens_q[b];
+            used[b] = rows + (int32_t)random_below(random, (uint32_t)(p->kv_len - rows + 1));
+        }
+    }
     m->t.seqused_k = used;
     m->t.page_table = per ? table : NULL;
 }
@@ -202,13 +209,16 @@ static inline struct made make(const struct attn_problem *problem)
     if (p->lengths == ATTN_PACKED) {
         m.t.cu_seqlens_q = make_lengths(&m, &random, p->q_len, &p->total_q);
         m.t.cu_seqlens_k = make_lengths(&m, &random, p->kv_len, &p->total_k);
-        batch = kv_batch = 1;
-        q_len = p->total_q;
+        kv_batch = 1;
         kv_len = p->total_k;
     } else if (p->lengths == ATTN_CACHE) {
         make_cache(&m, &random);
         kv_batch = p->page_size ? p->pages : p->batch;
         kv_len = p->page_size ? p->page_size : p->kv_len;
+    }
+    if (attn_rows_are_packed(p)) {
+        batch = 1;
+        q_len = p->total_q;
     }
     if (p->mask_block)
         make_mask(&m, &random);
@@ -336,6 +346,7 @@ static inline struct attn_problem drawn_problem(int number)
         p.bias_heads = random_below(&random, 2) ? p.q_heads : 1;
         p.bias_dtype = random_below(&random, 2) ? ATTN_FP32 : attn_output_dtype(&p);
     }
+    p.total_q = p.lengths == ATTN_CACHE && random_below(&random, 3) == 0; /* 1: rows are packed; `make` says how many */
     return p;
 }
 
@@ -363,6 +374,7 @@ static inline void poison_cache(struct made *m)
 #define DROPOUT .dropout = 0.3f, .dropout_seed = 0x123456789abcdefull
 #define BIAS(planes, heads) .bias_batch = planes, .bias_heads = heads
 #define PACKED .lengths = ATTN_PACKED
+#define MIXED .lengths = ATTN_CACHE, .total_q = 1 /* new rows of several lengths; `make` says how many */
 #define MASK(rows, planes, heads) .mask_block = rows, .mask_batch = planes, .mask_heads = heads
 #define EIGHT(type, mode, block)                                                                                       \
     .dtype = type, .out_dtype = ATTN_BF16, .quant_scale = ATTN_SCALE_##mode, .scale_block = block

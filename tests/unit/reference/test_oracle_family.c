@@ -52,7 +52,7 @@ static void row_of_q(const struct made *m, int64_t b, int64_t h, int64_t i, doub
         scale = (double)m->t.scale_q[0];
     if (p->quant_scale == ATTN_SCALE_HEAD)
         scale = (double)m->t.scale_q[b * p->kv_heads + h / (p->q_heads / p->kv_heads)];
-    if (p->quant_scale == ATTN_SCALE_BLOCK && p->lengths == ATTN_PACKED)
+    if (p->quant_scale == ATTN_SCALE_BLOCK && attn_rows_are_packed(p))
         scale = (double)m->t.scale_q[h * (p->total_q / p->scale_block + p->batch) +
                                      m->t.cu_seqlens_q[b] / p->scale_block + b + i / p->scale_block];
     else if (p->quant_scale == ATTN_SCALE_BLOCK)
@@ -212,7 +212,7 @@ static void definition(const struct made *m, const struct reference_outputs *out
                 for (int64_t i = 0; i < at.q_len; i++) {
                     double lse;
                     const int64_t place =
-                        packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
+                        p->total_q ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
                     definition_row(m, b, h, i, at, rows, keys, sinks[h], biases, &lse);
                     out->lse[place] = (float)lse;
                     store(out->o, place, rows[0], dv);
@@ -317,6 +317,11 @@ static void caches(void **state)
         {BASE(3, 2, 2, 3, 40, 8, false, -1, -1), .lengths = ATTN_CACHE},
         {BASE(3, 2, 2, 3, 40, 8, true, 7, -1), .lengths = ATTN_CACHE, .page_size = 16, DROPOUT},
         {BASE(3, 4, 2, 2, 50, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, EIGHT(ATTN_E4M3, BLOCK, 32)},
+        {BASE(5, 4, 2, 70, 150, 16, true, -1, -1), MIXED, .page_size = 16},
+        {BASE(6, 2, 1, 20, 40, 8, false, 12, -1), MIXED, DROPOUT, .has_sink = true},
+        {BASE(4, 4, 2, 30, 90, 8, true, -1, -1), MIXED, .page_size = 8, .has_alibi = true, .softcap = 3},
+        {BASE(4, 4, 2, 30, 90, 8, true, -1, -1), MIXED, BIAS(4, 4), .layout = ATTN_BHSD},
+        {BASE(5, 4, 2, 40, 90, 16, true, -1, -1), MIXED, .page_size = 16, EIGHT(ATTN_E4M3, BLOCK, 16)},
     };
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         struct made m = make(&all[n]);

@@ -36,9 +36,12 @@ static bool is_right(const struct pair *at)
     const int64_t kv_len = is_packed                  ? a->cu_seqlens_k[at->b + 1] - first
                            : p->lengths == ATTN_CACHE ? a->seqused_k[at->b]
                                                       : p->kv_len;
-    const int64_t q_len = is_packed ? a->cu_seqlens_q[at->b + 1] - a->cu_seqlens_q[at->b] : p->q_len;
+    const int64_t q_len = attn_rows_are_packed(p) ? a->cu_seqlens_q[at->b + 1] - a->cu_seqlens_q[at->b] : p->q_len;
     const int64_t key = at->key - first;
-    if (key < 0 || key >= kv_len || (p->causal && key > at->row + kv_len - q_len))
+    const int64_t behind = p->causal              ? 0
+                           : p->window_right >= 0 ? p->window_right
+                                                  : kv_len; /* keys after the diagonal */
+    if (key < 0 || key >= kv_len || key > at->row + kv_len - q_len + behind)
         return false;
     const int64_t columns = p->mask_block ? blocks(p->kv_len, p->mask_block) : 0;
     const int64_t plane = p->mask_block ? at->h * blocks(p->q_len, p->mask_block) * columns : 0;
@@ -59,8 +62,8 @@ static int64_t key_at(const struct pair *at)
 
 static int64_t row_at(const struct pair *at)
 {
-    return at->p->lengths == ATTN_PACKED ? at->h * at->p->total_q + at->a->cu_seqlens_q[at->b] + at->row
-                                         : (at->b * HEADS + at->h) * at->p->q_len + at->row;
+    return attn_rows_are_packed(at->p) ? at->h * at->p->total_q + at->a->cu_seqlens_q[at->b] + at->row
+                                       : (at->b * HEADS + at->h) * at->p->q_len + at->row;
 }
 
 static double scale_of(const struct host_tensors *t, const struct pair *at, enum quantised which, int64_t row)
@@ -127,7 +130,7 @@ static void attention(const struct attn_problem *p, enum attn_mode mode, sees se
     for (int64_t i = 0; mode == ATTN_BWD && i < host_tensors_elements(p, TENSOR_DK); i++)
         t->at[TENSOR_DK][i] = t->at[TENSOR_DV][i] = 0;
     for (int64_t b = 0; b < p->batch; b++) {
-        const int64_t rows = p->lengths == ATTN_PACKED ? a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b] : p->q_len;
+        const int64_t rows = attn_rows_are_packed(p) ? a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b] : p->q_len;
         const int64_t keys = p->lengths == ATTN_PACKED  ? p->total_k
                              : p->lengths == ATTN_CACHE ? a->seqused_k[b]
                                                         : p->kv_len;
@@ -223,6 +226,17 @@ static void make_cache(struct made *m)
     make_correct(m);
 }
 
+static void make_mixed(struct made *m)
+{
+    struct reason why;
+    memset(m, 0, sizeof *m);
+    m->p = dense(1, true);
+    m->p.batch = 0;
+    m->p.page_size = 8;
+    assert_true(problem_set_cache(&m->p, &m->a, "list:100x150:1x90:5x19", 1, &why));
+    make_correct(m);
+}
+
 /* The outputs of the fault; the caller frees them. */
 static struct host_tensors outputs_of(const char *name, const struct made *m, enum attn_mode mode)
 {
@@ -301,6 +315,30 @@ static void two_pages_change_places(void **state)
         assert_int_equal(near(wrong.at[TENSOR_LSE][b * HEADS], m.correct.at[TENSOR_LSE][b * HEADS]), b == 1);
     host_tensors_free(&wrong);
     host_tensors_free(&expected);
+    free_made(&m);
+}
+
+/* Up to 64 keys behind the diagonal; the sequence with one new row has none there. */
+static bool sees_the_next_chunk(const struct pair *at)
+{
+    const int32_t *const cu = at->a->cu_seqlens_q, kv_len = at->a->seqused_k[at->b];
+    const int64_t diagonal = at->row + kv_len - (cu[at->b + 1] - cu[at->b]);
+    return at->key < kv_len && at->key <= diagonal + 64;
+}
+
+static void rows_of_a_prefill_see_the_next_chunk(void **state)
+{
+    (void)state;
+    struct made m;
+    make_mixed(&m);
+    is_attention_with("next chunk is seen", &m, ATTN_FWD, sees_the_next_chunk);
+    struct host_tensors wrong = outputs_of("next chunk is seen", &m, ATTN_FWD);
+    for (int64_t i = 0; i < m.p.total_q * HEADS; i++) /* the last row of a chunk sees all keys of its cache */
+        assert_int_equal(near(wrong.at[TENSOR_LSE][i], m.correct.at[TENSOR_LSE][i]),
+                         i % m.p.total_q == 99 || i % m.p.total_q == 100 || i % m.p.total_q == 105);
+    host_tensors_free(&wrong);
+    m.p.causal = false; /* then all keys are seen anyway */
+    assert_false(fault_applies(fault_called("next chunk is seen"), &m.p, ATTN_FWD));
     free_made(&m);
 }
 
@@ -463,6 +501,7 @@ static void they_keep_to_their_problems(void **state)
         {"unused slots read", {{false}, {true, false}}},
         {"a split forgotten", {{false}, {true, false}}},
         {"splits unweighted", {{false}, {true, false}}},
+        {"next chunk is seen", {{false}}},
         {"Q scale of next block", {{false}, {false}, {true, false}}},
         {"K scale of next block", {{false}, {false}, {true, false}}},
         {"a block skipped", {{false}, {false}, {false}, {true, true}}},
@@ -498,6 +537,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_neighbours_first_key_is_seen_by_every_row),
         cmocka_unit_test(two_pages_change_places),
+        cmocka_unit_test(rows_of_a_prefill_see_the_next_chunk),
         cmocka_unit_test(unused_slots_make_their_sequence_nan),
         cmocka_unit_test(the_last_split_is_forgotten),
         cmocka_unit_test(splits_are_merged_without_their_weights),

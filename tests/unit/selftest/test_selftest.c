@@ -308,8 +308,8 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
     struct options o = {.modes = {true, true}, .causal = {true, true}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
     /* Dense, with a window, with dropout too; packed, with a block mask; V's head dim, a sink, ALiBi, a bias; forward
-     * of two 8-bit types; caches. */
-    assert_int_equal(plan.count, 3 * 2 * 2 * 2 * 9 + 2 * 2 * 2 + 3 * 2);
+     * of two 8-bit types; caches with one new token each, and with chunks. */
+    assert_int_equal(plan.count, 3 * 2 * 2 * 2 * 9 + 2 * 2 * 2 + 3 * 2 * 2);
     unsigned seen[3] = {0};
     for (int i = 0, n = 0; i < plan.count; i++) {
         const struct attn_problem *p = &plan.items[i].problem;
@@ -331,7 +331,7 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
                          .dtypes = {[ATTN_BF16] = true},
                          .q_lens = {lens, 1}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
-    assert_int_equal(plan.count, 9 + 1);
+    assert_int_equal(plan.count, 9 + 2);
     assert_int_equal(plan.items[0].problem.dtype, ATTN_BF16);
     assert_int_equal(plan.items[0].problem.kv_heads, 4);
     assert_int_equal(plan.items[0].problem.q_len, 512);
