@@ -24,17 +24,6 @@
 #include "cmd/record/record.h"
 #include "cmd/record/record_row.h"
 
-__attribute__((format(printf, 2, 3))) static void begin_block(struct script *s, const char *format, ...)
-{
-    va_list arguments;
-    fprintf(s->data, "%s# ", s->blocks ? "\n\n" : "");
-    va_start(arguments, format);
-    vfprintf(s->data, format, arguments);
-    va_end(arguments);
-    fputc('\n', s->data);
-    s->blocks++;
-}
-
 static bool is_drawable(const struct script *s, const struct chart_kind_def *kind, const struct chart_point *point)
 {
     return isfinite(point->value) && (!kind->has_log_y || point->value > 0 || (point->value == 0 && s->zero_y > 0));
@@ -55,10 +44,10 @@ static bool put_points(struct script *s, const struct chart_kind_def *kind, cons
         if (p->is_failed != is_failed || !is_drawable(s, kind, p))
             continue;
         if (!written)
-            begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
-                        kind->is_speed
-                            ? s->unit
-                            : chart_kind_name((enum chart_kind)(kind - chart_kinds), (struct chart_family){0}));
+            script_begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
+                               kind->is_speed
+                                   ? s->unit
+                                   : chart_kind_name((enum chart_kind)(kind - chart_kinds), (struct chart_family){0}));
         else if (!is_failed && p->is_after_gap)
             fputc('\n', s->data);
         fprintf(s->data, "%lld,%.10g,%.10g,%.10g\n", (long long)p->n, y_of(s, kind, p->value), y_of(s, kind, p->lo),
@@ -109,7 +98,7 @@ static void add_reference(struct script *s, const struct chart_panel *panel, con
     char title[64];
     if (!count)
         return;
-    begin_block(s, "%s, %s: n, value", chart_panel_title(panel, title, sizeof title), label);
+    script_begin_block(s, "%s, %s: n, value", chart_panel_title(panel, title, sizeof title), label);
     fprintf(s->data, "%.10g,%.10g\n", (double)s->least_n * 0.8, points[0].value);
     for (int i = 0; i < count; i++)
         fprintf(s->data, "%lld,%.10g\n", (long long)points[i].n, points[i].value);
@@ -155,8 +144,8 @@ static void add_overlay(struct script *s, const struct chart_set *set, const str
         char title[64], style[64], label[64];
         const int count = chart_overlay(set, panel, i, &points);
         if (count) {
-            begin_block(s, "%s, %s, published: n, %s", chart_panel_title(panel, title, sizeof title),
-                        set->overlay_names[i], set->unit);
+            script_begin_block(s, "%s, %s, published: n, %s", chart_panel_title(panel, title, sizeof title),
+                               set->overlay_names[i], set->unit);
             for (int k = 0; k < count; k++)
                 fprintf(s->data, "%lld,%.10g\n", (long long)points[k].n, points[k].value);
             script_begin_element(s);
@@ -273,38 +262,6 @@ static void put_y_axis(struct script *s, const struct chart_kind_def *kind)
 
 /* ---- pages ---- */
 
-static void open_script(struct script *s, const struct chart_set *set)
-{
-    memset(s, 0, sizeof *s);
-    s->data = open_memstream(&s->data_text, &s->data_bytes);
-    s->body = open_memstream(&s->body_text, &s->body_bytes);
-    if (!s->data || !s->body) {
-        log_error("out of host memory (a chart)");
-        exit(EXIT_IO);
-    }
-    s->is_used = xcalloc((unsigned long)set->series_count + 1, sizeof *s->is_used);
-    s->has_ceiling_of = xcalloc((unsigned long)set->file_count + 1, sizeof *s->has_ceiling_of);
-    s->has_overlay_of = xcalloc((unsigned long)set->overlay_count + 1, sizeof *s->has_overlay_of);
-    s->zero_y = NAN;
-}
-
-static void finish_texts(struct script *s)
-{
-    if (fclose(s->data) != 0 || fclose(s->body) != 0) {
-        log_error("out of host memory (a chart)");
-        exit(EXIT_IO);
-    }
-}
-
-static void close_script(struct script *s)
-{
-    free(s->data_text);
-    free(s->body_text);
-    free(s->is_used);
-    free(s->has_ceiling_of);
-    free(s->has_overlay_of);
-}
-
 static void put_panel(struct script *s, const struct chart_set *set, const struct chart_page *page, int index,
                       const struct frame_layout *l)
 {
@@ -334,46 +291,6 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
     fputc('\n', s->body);
 }
 
-static const char *ending(enum plot_format format) { return format == PLOT_PNG ? "png" : "svg"; }
-
-static bool write_text(const char *dir, const char *name, const char *end, const char *first, const char *second)
-{
-    char *path = xasprintf("%s/%s.%s", dir, name, end);
-    FILE *out = fopen(path, "we");
-    bool good = out != NULL;
-    if (good) {
-        good = fputs(first, out) >= 0 && fputs(second, out) >= 0;
-        good = fclose(out) == 0 && good;
-    }
-    if (!good)
-        log_error("%s: %s", path, strerror(errno));
-    free(path);
-    return good;
-}
-
-/* The SVG has the layout's pixels; the PNG twice as many, for screens that show two for one. */
-static void put_head(struct script *s, const struct chart_page *page, const struct frame_layout *l,
-                     enum plot_format format)
-{
-    fprintf(s->body, "# Draws %s.%s from %s.dat. Change what you like and run in this folder: gnuplot %s.gp\n",
-            page->name, ending(format), page->name, page->name);
-    if (format == PLOT_PNG)
-        fprintf(s->body,
-                "set terminal pngcairo size %d,%d background rgb 'white' noenhanced font 'Arial,13' fontscale 1.5 "
-                "pointscale 2.6 linewidth 2\n",
-                2 * l->width, 2 * l->height);
-    else
-        fprintf(s->body, "set terminal svg size %d,%d dynamic background rgb 'white' noenhanced font 'Arial,13'\n",
-                l->width, l->height);
-    fprintf(
-        s->body,
-        "set output '%s.%s'\n"
-        "set encoding utf8\nset datafile separator ','\n"
-        "set border 3 lc rgb '#555555'\nset tics out nomirror scale 0.6\nset grid ytics lc rgb '#DDDDDD' lt 1 lw 1\n"
-        "set bars 0.6\nunset key\nset xlabel offset 0,0.4\n",
-        page->name, ending(format));
-}
-
 int chart_write_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
                      enum plot_format format)
 {
@@ -382,7 +299,7 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     const struct frame_layout l = frame_lay_out(set, page);
     char source[sizeof page->name + 8];
     bool has_data = false;
-    open_script(&s, set);
+    script_open(&s, set);
     snprintf(source, sizeof source, "'%s.dat'", page->name);
     s.source = source;
     chart_axis_range(set, chart_family_of(page->panels), &s.least_n, &s.most_n);
@@ -391,7 +308,7 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
         measure_y(&s, set, page);
     else if (page->panel_count > 1)
         s.high_y = fmin(linear_top(set, page) * 1.06, 1e300);
-    put_head(&s, page, &l, format);
+    script_put_head(&s, page->name, l.width, l.height, format);
     put_x_axis(&s);
     put_y_axis(&s, kind);
     fprintf(s.body, "set multiplot\n");
@@ -403,20 +320,17 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     frame_put(&s, set, page, &l);
     frame_put_key(&s, set, page);
     fprintf(s.body, "unset multiplot\nunset output\n");
-    finish_texts(&s);
+    script_finish(&s);
     int result = 0;
     if (has_data)
-        result =
-            write_text(dir, page->name, "dat", s.data_text, "\n") && write_text(dir, page->name, "gp", s.body_text, "")
-                ? 1
-                : -1;
-    close_script(&s);
+        result = script_write(&s, dir, page->name) ? 1 : -1;
+    script_close(&s);
     return result;
 }
 
 enum gnuplot_result chart_run_page(const char *dir, const char *name, enum plot_format format)
 {
-    char *script = xasprintf("%s.gp", name), *image = xasprintf("%s/%s.%s", dir, name, ending(format));
+    char *script = xasprintf("%s.gp", name), *image = xasprintf("%s/%s.%s", dir, name, script_ending(format));
     enum gnuplot_result result = gnuplot_run(dir, script, NULL, NULL, name);
     if (result == GNUPLOT_DONE && access(image, F_OK) != 0) {
         log_error("%s: gnuplot did not write it", image);
@@ -457,7 +371,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     height = height < 16 ? 16 : height > 26 ? 26 : height;
     FILE *input = tmpfile(), *output = tmpfile();
     enum gnuplot_result result = GNUPLOT_FAILED;
-    open_script(&s, set);
+    script_open(&s, set);
     s.source = "$data";
     s.unit = chart_unit(set, panel);
     s.is_text = true;
@@ -476,7 +390,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     add_overlay(&s, set, panel);
     add_references(&s, set, panel, page.kind);
     fputc('\n', s.body);
-    finish_texts(&s);
+    script_finish(&s);
     if (!input || !output)
         log_error("a temporary file for gnuplot: %s", strerror(errno));
     else if (fprintf(input, "$data << EOD\n%s\nEOD\n%s", s.data_text, s.body_text) < 0 || fflush(input) != 0)
@@ -491,7 +405,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
         fclose(input);
     if (output)
         fclose(output);
-    close_script(&s);
+    script_close(&s);
     return result;
 }
 

@@ -1,6 +1,9 @@
 /* Kinds of charts, styles and small pieces of scripts. */
 #include "cmd/chart/chart_script.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +84,93 @@ void script_series_style(const struct script *s, const struct chart_series *seri
         fprintf(out, "lc rgb '%s'", series->color);
     else
         fprintf(out, "lc rgb '%s' pt %d ps 0.8 dt %d lw 2", series->color, series->point, series->dash);
+}
+
+void script_begin_block(struct script *s, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(s->data, "%s# ", s->blocks ? "\n\n" : "");
+    va_start(arguments, format);
+    vfprintf(s->data, format, arguments);
+    va_end(arguments);
+    fputc('\n', s->data);
+    s->blocks++;
+}
+
+void script_open(struct script *s, const struct chart_set *set)
+{
+    memset(s, 0, sizeof *s);
+    s->data = open_memstream(&s->data_text, &s->data_bytes);
+    s->body = open_memstream(&s->body_text, &s->body_bytes);
+    if (!s->data || !s->body) {
+        log_error("out of host memory (a chart)");
+        exit(EXIT_IO);
+    }
+    s->is_used = xcalloc((unsigned long)set->series_count + 1, sizeof *s->is_used);
+    s->has_ceiling_of = xcalloc((unsigned long)set->file_count + 1, sizeof *s->has_ceiling_of);
+    s->has_overlay_of = xcalloc((unsigned long)set->overlay_count + 1, sizeof *s->has_overlay_of);
+    s->zero_y = NAN;
+}
+
+void script_finish(struct script *s)
+{
+    if (fclose(s->data) != 0 || fclose(s->body) != 0) {
+        log_error("out of host memory (a chart)");
+        exit(EXIT_IO);
+    }
+}
+
+void script_close(struct script *s)
+{
+    free(s->data_text);
+    free(s->body_text);
+    free(s->is_used);
+    free(s->has_ceiling_of);
+    free(s->has_overlay_of);
+}
+
+const char *script_ending(enum plot_format format) { return format == PLOT_PNG ? "png" : "svg"; }
+
+static bool write_text(const char *dir, const char *name, const char *end, const char *first, const char *second)
+{
+    char *path = xasprintf("%s/%s.%s", dir, name, end);
+    FILE *out = fopen(path, "we");
+    bool good = out != NULL;
+    if (good) {
+        good = fputs(first, out) >= 0 && fputs(second, out) >= 0;
+        good = fclose(out) == 0 && good;
+    }
+    if (!good)
+        log_error("%s: %s", path, strerror(errno));
+    free(path);
+    return good;
+}
+
+/* The SVG has the layout's pixels; the PNG twice as many, for screens that show two for one. */
+void script_put_head(struct script *s, const char *name, int width, int height, enum plot_format format)
+{
+    fprintf(s->body, "# Draws %s.%s from %s.dat. Change what you like and run in this folder: gnuplot %s.gp\n", name,
+            script_ending(format), name, name);
+    if (format == PLOT_PNG)
+        fprintf(s->body,
+                "set terminal pngcairo size %d,%d background rgb 'white' noenhanced font 'Arial,13' fontscale 1.5 "
+                "pointscale 2.6 linewidth 2\n",
+                2 * width, 2 * height);
+    else
+        fprintf(s->body, "set terminal svg size %d,%d dynamic background rgb 'white' noenhanced font 'Arial,13'\n",
+                width, height);
+    fprintf(
+        s->body,
+        "set output '%s.%s'\n"
+        "set encoding utf8\nset datafile separator ','\n"
+        "set border 3 lc rgb '#555555'\nset tics out nomirror scale 0.6\nset grid ytics lc rgb '#DDDDDD' lt 1 lw 1\n"
+        "set bars 0.6\nunset key\nset xlabel offset 0,0.4\n",
+        name, script_ending(format));
+}
+
+bool script_write(const struct script *s, const char *dir, const char *name)
+{
+    return write_text(dir, name, "dat", s->data_text, "\n") && write_text(dir, name, "gp", s->body_text, "");
 }
 
 void script_begin_element(struct script *s) { fprintf(s->body, "%s", s->elements++ ? ", \\\n     " : "plot "); }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cmd/chart/chart_data.h"
+#include "cmd/options/options.h"
 
 /* What differs between the kinds of charts. */
 struct chart_kind_def {
@@ -32,6 +33,21 @@ struct script {
     bool *has_overlay_of; /* published implementations that are drawn */
     bool has_ceiling, has_bound, has_naive_bound, has_failed;
 };
+
+/* A script without anything; its texts are read after script_finish and freed by script_close. */
+void script_open(struct script *, const struct chart_set *);
+void script_finish(struct script *);
+void script_close(struct script *);
+
+/* Terminal, output and what all charts share. The SVG has these pixels, the PNG twice as many. */
+void script_put_head(struct script *, const char *name, int width, int height, enum plot_format);
+
+/* The next block of data, with a comment. */
+__attribute__((format(printf, 2, 3))) void script_begin_block(struct script *, const char *format, ...);
+
+/* Writes <dir>/<name>.dat and .gp; false after a sentence. */
+bool script_write(const struct script *, const char *dir, const char *name);
+const char *script_ending(enum plot_format); /* of an image: "svg" */
 
 /* 'text' as gnuplot reads it back: a quote is doubled, nothing else is special. */
 void script_put_quoted(FILE *, const char *text);
