@@ -13,12 +13,16 @@
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/chart/chart_gnuplot.h"
+#include "cmd/chart/chart_markdown.h"
+#include "cmd/chart/chart_slide.h"
 #include "cmd/record/record_figures.h"
 #include "cmd/record/record_file.h"
 
 /* State of the chart writer: whether gnuplot works, and what was written. A gnuplot that did not end once is not
  * started again. */
 struct progress {
+    const bool *kinds; /* that are drawn; NULL: the usual ones */
+    enum plot_layout layout;
     bool is_absent, is_stuck;
     int scripts, images, failures;
 };
@@ -26,7 +30,8 @@ struct progress {
 static void make_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
                       enum plot_format format, struct progress *progress)
 {
-    const int written = chart_write_page(set, page, dir, format);
+    const int written = progress->layout == LAYOUT_SLIDE ? slide_write(set, page, dir, format)
+                                                         : chart_write_page(set, page, dir, format);
     if (written <= 0) {
         progress->failures += written < 0;
         return;
@@ -45,6 +50,46 @@ static void make_page(const struct chart_set *set, const struct chart_page *page
     }
 }
 
+static bool is_drawn(const struct progress *progress, int kind)
+{
+    return progress->kinds ? progress->kinds[kind] : kind < CHART_USUAL_KINDS;
+}
+
+/* A page of one panel: "tflops-fwd-causal-d64-bf16". */
+static struct chart_page page_of_panel(enum chart_kind kind, const struct chart_panel *panel)
+{
+    struct chart_page page = {kind, panel, 1, 1, ""};
+    snprintf(page.name, sizeof page.name, "%s-%s-%s-d%lld-%s", chart_kind_name(kind, chart_family_of(panel)),
+             problem_mode_name(panel->mode), panel->causal ? "causal" : "full", (long long)panel->head_dim,
+             problem_dtype_name(panel->dtype));
+    return page;
+}
+
+/* Slides of the panels [first, first + count) of one family: one for each kind and mode; for each panel where these
+ * would have too many bars. */
+static void make_slides(const struct chart_set *set, int first, int count, const char *dir, enum plot_format format,
+                        struct progress *progress)
+{
+    for (int kind = 0; kind < CHART_KIND_COUNT; kind++)
+        for (int p = first, end; is_drawn(progress, kind) && p < first + count; p = end) {
+            for (end = p; end < first + count && set->panels[end].mode == set->panels[p].mode;)
+                end++;
+            struct chart_page page = {(enum chart_kind)kind, &set->panels[p], end - p, 1, ""};
+            snprintf(page.name, sizeof page.name, "%s-%s-%s-slide",
+                     chart_kind_name(page.kind, chart_family_of(page.panels)), problem_mode_name(set->panels[p].mode),
+                     problem_dtype_name(set->panels[p].dtype));
+            if (slide_fits(set, &page)) {
+                make_page(set, &page, dir, format, progress);
+                continue;
+            }
+            for (int i = p; i < end; i++) {
+                page = page_of_panel((enum chart_kind)kind, &set->panels[i]);
+                strcat(page.name, "-slide");
+                make_page(set, &page, dir, format, progress);
+            }
+        }
+}
+
 /* The panels [first, first + count) have one family: a page of each kind, and one image per panel for the speed. */
 static void make_family(const struct chart_set *set, int first, int count, const char *dir, enum plot_format format,
                         struct progress *progress)
@@ -54,16 +99,14 @@ static void make_family(const struct chart_set *set, int first, int count, const
     for (int i = 0; i < count; i++)
         has_mask[panels[i].causal != 0] = true;
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
+        if (!is_drawn(progress, kind))
+            continue;
         struct chart_page page = {(enum chart_kind)kind, panels, count, has_mask[0] && has_mask[1] ? 2 : 1, ""};
         chart_page_name(&page);
         make_page(set, &page, dir, format, progress);
     }
-    for (int i = 0; i < count; i++) {
-        struct chart_page page = {CHART_TFLOPS, &panels[i], 1, 1, ""};
-        snprintf(page.name, sizeof page.name, "%s-%s-%s-d%lld-%s",
-                 chart_kind_name(CHART_TFLOPS, chart_family_of(&panels[i])), problem_mode_name(panels[i].mode),
-                 panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim,
-                 problem_dtype_name(panels[i].dtype));
+    for (int i = 0; i < count && is_drawn(progress, CHART_TFLOPS); i++) {
+        const struct chart_page page = page_of_panel(CHART_TFLOPS, &panels[i]);
         make_page(set, &page, dir, format, progress);
     }
 }
@@ -216,7 +259,7 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
                  int *images)
 {
     struct chart_set set;
-    struct progress progress = {0};
+    struct progress progress = {.kinds = input->kinds, .layout = input->layout};
     int result = EXIT_OK;
     *images = 0;
     if (format == PLOT_NONE)
@@ -228,10 +271,19 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
         log_note("no timed row to draw: no charts");
     } else if (format == PLOT_TERM) {
         result = print_term(&set, width, color);
+    } else if (format == PLOT_MARKDOWN) {
+        chart_put_markdown(&set, stdout);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+            log_error("standard output: %s", strerror(errno));
+            result = EXIT_IO;
+        }
     } else {
         for (int first = 0, count; first < set.panel_count; first += count) {
             count = chart_family_panels(&set, first);
-            make_family(&set, first, count, dir, format, &progress);
+            if (input->layout == LAYOUT_SLIDE)
+                make_slides(&set, first, count, dir, format, &progress);
+            else
+                make_family(&set, first, count, dir, format, &progress);
         }
         if (progress.is_absent)
             log_warn("gnuplot is not installed: %d chart scripts and their data are in %s; there, `gnuplot NAME.gp` "
@@ -274,9 +326,17 @@ int plot_run(const struct options *o, const struct overlay *overlay)
     for (int i = 0; i < count && status == EXIT_OK; i++)
         if (!read_record(o->files.names[i], &files[i]))
             status = EXIT_NOT_COMPARABLE;
-    if (status == EXIT_OK && o->plot != PLOT_TERM && !path_make_dirs(dir))
+    const bool has_files = o->plot == PLOT_SVG || o->plot == PLOT_PNG;
+    if (status == EXIT_OK && has_files && !path_make_dirs(dir))
         status = EXIT_IO;
-    const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
+    bool has_kinds = false;
+    for (int kind = 0; kind < PLOT_KINDS; kind++)
+        has_kinds |= o->plot_kinds[kind];
+    const struct chart_input input = {.files = files,
+                                      .file_count = count,
+                                      .overlay = overlay,
+                                      .kinds = has_kinds ? o->plot_kinds : NULL,
+                                      .layout = o->plot_layout};
     if (status == EXIT_OK)
         status = charts_write(&input, dir, o->plot, terminal_width(), terminal_color(o->color), &images);
     if (images && !o->quiet)

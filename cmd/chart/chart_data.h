@@ -4,10 +4,22 @@
 #define FABENCH_CHART_DATA_H
 
 #include "cmd/chart/overlay.h"
+#include "cmd/options/options.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 
-enum chart_kind { CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
+enum chart_kind {
+    CHART_TFLOPS,
+    CHART_SUSTAINED,
+    CHART_SPEEDUP,
+    CHART_MEMORY,
+    CHART_ERROR,
+    CHART_USUAL_KINDS, /* are drawn where no kind is named */
+    CHART_GEMM = CHART_USUAL_KINDS,
+    CHART_TIME,
+    CHART_ENERGY,
+    CHART_KIND_COUNT
+};
 
 /* What is to be drawn; the caller owns all of it. */
 struct chart_input {
@@ -18,6 +30,8 @@ struct chart_input {
      * naive). */
     const char *const *labels;
     const struct overlay *overlay; /* published points, or NULL */
+    const bool *kinds;             /* by enum chart_kind; NULL: the usual ones */
+    enum plot_layout layout;
 };
 
 /* What the horizontal axis shows. Where all problems have one length, and several windows or block masks, the
@@ -136,7 +150,8 @@ struct chart_page {
     char name[64]; /* of the files, without an ending */
 };
 
-/* The name of a kind as files have it: tflops sustained speedup memory error; bandwidth in place of tflops. */
+/* The name of a kind as files have it: tflops sustained speedup memory error gemm ms joules; bandwidth in place of
+ * tflops. */
 const char *chart_kind_name(enum chart_kind, struct chart_family);
 
 /* How many panels from this one on have its family. */

@@ -72,7 +72,7 @@ static void add_series(struct script *s, const struct chart_set *set, const stru
     chart_panel_title(panel, title, sizeof title);
     text_clean(series->label, label, sizeof label);
     if (put_points(s, kind, points, count, false, title, label)) {
-        const bool has_bars = which == CHART_TFLOPS && !s->is_text;
+        const bool has_bars = (which == CHART_TFLOPS || which == CHART_TIME) && !s->is_text;
         script_begin_element(s);
         fprintf(s->body, "%s index %d using %s with %s ", s->source, s->blocks - 1, has_bars ? "1:2:3:4" : "1:2",
                 has_bars ? "yerrorlines" : "linespoints");
@@ -279,7 +279,7 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
     fprintf(s->body, "set xlabel '%s'\nset ylabel '%s%s'\n",
             is_lowest ? chart_axis_title(set, chart_family_of(panel)) : "",
             column == 0 && chart_kinds[page->kind].is_speed ? s->unit : "",
-            column == 0 ? chart_kinds[page->kind].y_label : "");
+            column == 0 ? script_words_of(page)->y_label : "");
     s->elements = 0;
     if (page->kind == CHART_TFLOPS)
         add_overlay(s, set, panel);

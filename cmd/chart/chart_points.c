@@ -43,6 +43,9 @@ static double value_of(const struct chart_set *set, enum chart_kind kind, const 
     case CHART_ERROR:
         worst = worst_tensor(row);
         return worst ? worst->rel_rms_err : is(row->err_tensor, "lse") ? NAN : row->rel_rms_err;
+    case CHART_GEMM: return row->key.mode == MODE_DECODE ? row->pct_of_read : row->pct_of_gemm;
+    case CHART_TIME: return row->time_ms;
+    case CHART_ENERGY: return row->energy_j;
     case CHART_KIND_COUNT: break;
     }
     return NAN;
@@ -103,6 +106,10 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
         if (kind == CHART_TFLOPS && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi > 0) {
             point->lo = speed_of(set, row, row->time_ms_ci_hi);
             point->hi = speed_of(set, row, row->time_ms_ci_lo);
+        }
+        if (kind == CHART_TIME && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi > 0) {
+            point->lo = row->time_ms_ci_lo;
+            point->hi = row->time_ms_ci_hi;
         }
         point->is_failed = row->check == CHECKED_FAIL;
     }

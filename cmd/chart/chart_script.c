@@ -30,20 +30,25 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
     [CHART_ERROR] = {"Error against the reference", "rel. RMS error",
                      "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.", true,
                      false},
+    [CHART_GEMM] = {"Share of the ceiling", "% of GEMM", "Of cuBLAS 8192^3 in the same rounds.", false, false},
+    [CHART_TIME] = {"Time of a pass", "ms", "Median of the samples. Bars: its 95 % interval.", true, false},
+    [CHART_ENERGY] = {"Energy of a pass", "J", "Of the board, over a region of --sustain-s.", true, false},
 };
 
-/* Of speeds of decode. */
-static const struct chart_kind_def decode_kinds[] = {
+/* Of decode. */
+static const struct chart_kind_def decode_kinds[CHART_KIND_COUNT] = {
     [CHART_TFLOPS] = {"Attention against a cache, GB/s", "",
                       "Bytes of Q, O, LSE and the used K and V over the time; bars: its 95 % interval.", false, true},
     [CHART_SUSTAINED] = {"Sustained attention against a cache, GB/s", ", sustained",
                          "Over a region of --sustain-s that is each implementation's own.", false, true},
+    [CHART_GEMM] = {"Share of the ceiling", "% of reading", "Of as many bytes, only read, in the same rounds.", false,
+                    false},
 };
 
-/* The words of a page. */
-static const struct chart_kind_def *words_of_kind(const struct chart_page *page)
+const struct chart_kind_def *script_words_of(const struct chart_page *page)
 {
-    const bool is_own = chart_family_of(page->panels).is_decode && chart_kinds[page->kind].is_speed;
+    const bool is_own =
+        chart_family_of(page->panels).is_decode && (chart_kinds[page->kind].is_speed || page->kind == CHART_GEMM);
     return &(is_own ? decode_kinds : chart_kinds)[page->kind];
 }
 
@@ -233,7 +238,7 @@ static void words_of(const struct chart_set *set, const struct chart_page *page,
     chart_condition_text(set, family, words, sizeof words);
     name_list_print(lines, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
                     set->is_synthetic ? ", SYNTHETIC DATA" : "");
-    name_list_print(lines, "%s%s", words_of_kind(page)->caption,
+    name_list_print(lines, "%s%s", script_words_of(page)->caption,
                     !has_ceiling       ? ""
                     : family.is_decode ? " Ceiling: as many bytes, only read, in the same rounds."
                                        : " GEMM: cuBLAS 8192^3 in the same rounds.");
@@ -285,10 +290,10 @@ void frame_put(struct script *s, const struct chart_set *set, const struct chart
                      "set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at screen 1\n"
                      "set bmargin at screen 0\nset xrange [0:1]\nset yrange [0:1]\n");
     if (page->panel_count == 1)
-        snprintf(text, sizeof text, "%s, %s, %s", words_of_kind(page)->title,
+        snprintf(text, sizeof text, "%s, %s, %s", script_words_of(page)->title,
                  chart_panel_title(&page->panels[0], title, sizeof title), dtype);
     else
-        snprintf(text, sizeof text, "%s, %s", words_of_kind(page)->title, dtype);
+        snprintf(text, sizeof text, "%s, %s", script_words_of(page)->title, dtype);
     fprintf(s->body, "set label %d ", label++);
     script_put_quoted(s->body, text);
     fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);

@@ -15,6 +15,8 @@ struct chart_kind_def {
     bool is_speed; /* in chart_unit */
 };
 extern const struct chart_kind_def chart_kinds[CHART_KIND_COUNT];
+/* Those of a page: decode has others. */
+const struct chart_kind_def *script_words_of(const struct chart_page *);
 
 /* A script under construction: data blocks and the plot commands that refer to them by number. */
 struct script {

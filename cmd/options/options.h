@@ -14,7 +14,9 @@
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_attributes.h"
 
-enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
+enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE, PLOT_MARKDOWN };
+enum plot_layout { LAYOUT_PAGE, LAYOUT_SLIDE };
+enum { PLOT_KINDS = 8 };                    /* of charts: enum chart_kind */
 enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */
 enum preset {
     PRESET_NONE,
@@ -97,10 +99,12 @@ struct options {
     char *csv_path, *jsonl_path; /* NULL = into out_dir; "-" = stdout (one of them at most) */
     enum plot_format plot;       /* default svg; --plot none */
     bool plot_given;
-    char *columns;              /* NULL = the default columns; else comma-separated column names for the CSV */
-    char *input_dir, *dump_dir; /* .npy in and out */
-    char *only, *outputs_dir;   /* verify: a problem's key or a part of it; results to judge. NULL = not given */
-    enum dump_dtype dump_dtype; /* how --dump stores the tensors */
+    enum plot_layout plot_layout;
+    bool plot_kinds[PLOT_KINDS]; /* of `plot`, indexed by enum chart_kind; all false = not given */
+    char *columns;               /* NULL = the default columns; else comma-separated column names for the CSV */
+    char *input_dir, *dump_dir;  /* .npy in and out */
+    char *only, *outputs_dir;    /* verify: a problem's key or a part of it; results to judge. NULL = not given */
+    enum dump_dtype dump_dtype;  /* how --dump stores the tensors */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
     enum exit_style exit_style; /* applied by main; read it for words alone */

@@ -71,6 +71,13 @@ void options_print_markdown(void)
     for (int group = 0; group < GROUP_COUNT; group++)
         put_markdown_group((enum option_group)group);
     put_list("Presets", "--preset", option_presets);
+    puts("\n## Shapes of public models\n\nWith --batch and --seqlen, as in `fabench --causal --shape 32x8 --d 128 "
+         "--batch 1 "
+         "--seqlen 8k`. The sizes are those of\nconfig.json in the model's repository on huggingface.co; nothing is "
+         "loaded from there. On several devices a device has\nits part of the heads.\n\n| model | options | source |\n"
+         "|---|---|---|");
+    for (const struct model_shape *model = option_models; model->name; model++)
+        put_row((const char *const[]){model->name, model->options, model->source}, 3);
     put_list("Exit codes", "code", option_exit_codes);
     put_list("Environment", "variable", option_variables);
 }

@@ -452,9 +452,18 @@ static bool check_plot(const struct parse *p)
     if (!o->files.count)
         return options_refuse("plot", NULL, "needs the record files to draw, as in %s plot run.jsonl", program_name());
     if (o->plot == PLOT_NONE)
-        return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
-    if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
-        return options_refuse("--out", "none", "is not a folder for the charts; must be a directory, or --plot term");
+        return options_refuse("--plot", "none", "draws nothing; must be svg, png, term or md");
+    const bool has_files = o->plot == PLOT_SVG || o->plot == PLOT_PNG;
+    if (o->out_dir && strcmp(o->out_dir, "none") == 0 && has_files)
+        return options_refuse("--out", "none",
+                              "is not a folder for the charts; must be a directory, or --plot term|md");
+    if (!has_files && (typed(p, "--plot-kind") || typed(p, "--plot-layout")))
+        return options_refuse(typed(p, "--plot-kind") ? "--plot-kind" : "--plot-layout", NULL,
+                              "is for charts in files; must be left out, or --plot svg|png");
+    if (o->overlay_path && (o->plot == PLOT_MARKDOWN || o->plot_layout == LAYOUT_SLIDE))
+        return options_refuse("--overlay", o->overlay_path,
+                              "is drawn in charts over the length alone; must be left out with --plot md and "
+                              "--plot-layout slide");
     return true;
 }
 

@@ -8,6 +8,11 @@ static const char *const verify_check_names[] = {[CHECK_FULL] = "full", [CHECK_S
 static const char *const verify_preset_names[] = {[PRESET_NONE] = "none", [PRESET_QUICK] = "quick", NULL};
 static const char *const plot_names[] = {
     [PLOT_SVG] = "svg", [PLOT_PNG] = "png", [PLOT_TERM] = "term", [PLOT_NONE] = "none", NULL};
+static const char *const plot_command_names[] = {
+    [PLOT_SVG] = "svg", [PLOT_PNG] = "png", [PLOT_TERM] = "term", [PLOT_NONE] = "none", [PLOT_MARKDOWN] = "md", NULL};
+static const char *const layout_names[] = {[LAYOUT_PAGE] = "page", [LAYOUT_SLIDE] = "slide", NULL};
+static const char *const plot_kind_names[] = {"tflops", "sustained", "speedup", "memory", "error",
+                                              "gemm",   "ms",        "joules",  NULL};
 static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
@@ -431,8 +436,22 @@ const struct option_def option_table[] = {
     {"--columns", NULL, KIND_TEXT, AT(columns), LATE("all"), .unit = "NAME,...", .help = "columns of the CSV",
      .group = GROUP_OUTPUT, .commands = FOR_RUNS, .detail = "Columns of the CSV, in this order."},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
-     .help = "charts", .group = GROUP_OUTPUT, .commands = FOR_SWEEP | FOR_PLOT,
+     .help = "charts", .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
      .detail = "Charts: files that gnuplot draws (svg, png), or bars on the terminal (term)."},
+    {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_command_names, .fallback = "svg",
+     .unit = "svg|png|term|md", .help = "charts, or tables in Markdown", .group = GROUP_OUTPUT, .commands = FOR_PLOT,
+     .detail = "Charts: files that gnuplot draws (svg, png), or bars on the terminal (term). md prints tables in "
+               "Markdown: time and its interval, speed, share of the GEMM, joules, time relative to the fastest."},
+    {"--plot-layout", NULL, KIND_CHOICE, AT(plot_layout), .choices = layout_names, .fallback = "page",
+     .group = GROUP_OUTPUT, .commands = FOR_PLOT, .is_joined = true,
+     .detail = "page: panels of lines over the length. slide: 16:9, for each kind and mode (for each panel where these "
+               "have more than 72 bars) grouped bars with their values over one y axis, files NAME-slide."},
+    {"--plot-kind", NULL, KIND_CHOICE_SET, AT(plot_kinds), .choices = plot_kind_names, LATE("tflops to error"),
+     .unit = "NAME,...", .help = "slide: 16:9 bars; kinds", .group = GROUP_OUTPUT, .commands = FOR_PLOT,
+     .detail = "Kinds of charts: tflops (of decode GB/s), sustained (TFLOPS under load), speedup (over naive), memory "
+               "(of the workspace), error (against the reference), gemm (per cent of the GEMM, of decode of reading), "
+               "ms (time of a pass), joules (energy of a pass). The first five are the default; one for which the "
+               "records have no figure is left out."},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
      .unit = "svg|none", .help = "charts of the page", .group = GROUP_OUTPUT, .commands = FOR_REPORT,
      .detail = "Charts of the page: svg or none."},

@@ -38,6 +38,32 @@ const struct named_text option_presets[] = {
      "with --max-board-spread"},
     {NULL, NULL}};
 
+/* --shape is num_attention_heads x num_key_value_heads of config.json; a window of w keys is w - 1 to the left of the
+ * diagonal. */
+const struct model_shape option_models[] = {
+    {"Llama 3.1 8B", "--causal --shape 32x8 --d 128", "meta-llama/Llama-3.1-8B"},
+    {"Llama 3.1 70B", "--causal --shape 64x8 --d 128", "meta-llama/Llama-3.1-70B"},
+    {"Llama 3.1 405B", "--causal --shape 128x8 --d 128", "meta-llama/Llama-3.1-405B"},
+    {"Llama 2 7B", "--causal --shape 32x32 --d 128", "meta-llama/Llama-2-7b-hf"},
+    {"Mistral 7B v0.1", "--causal --shape 32x8 --d 128 --window-left 4095", "mistralai/Mistral-7B-v0.1"},
+    {"Mixtral 8x7B", "--causal --shape 32x8 --d 128", "mistralai/Mixtral-8x7B-v0.1"},
+    {"Qwen2.5 7B", "--causal --shape 28x4 --d 128", "Qwen/Qwen2.5-7B"},
+    {"Qwen2.5 72B", "--causal --shape 64x8 --d 128", "Qwen/Qwen2.5-72B"},
+    {"Qwen3 30B-A3B", "--causal --shape 32x4 --d 128", "Qwen/Qwen3-30B-A3B"},
+    {"Gemma 2 9B", "--causal --shape 16x8 --d 256 --softcap 50 --window-left none,4095",
+     "google/gemma-2-9b; every second layer has the window"},
+    {"Gemma 3 27B", "--causal --shape 32x16 --d 128 --scale 0.07715 --window-left none,1023",
+     "google/gemma-3-27b-it; five of six layers have the window; the scale is 1/sqrt(168)"},
+    {"gpt-oss 20B", "--causal --shape 64x8 --d 64 --sink --window-left none,127",
+     "openai/gpt-oss-20b; every second layer has the window"},
+    {"Phi-3 mini 4k", "--causal --shape 32x32 --d 96 --window-left 2046", "microsoft/Phi-3-mini-4k-instruct"},
+    {"Falcon 7B", "--causal --shape 71x1 --d 64", "tiiuae/falcon-7b"},
+    {"DeepSeek V3, prefill", "--causal --shape 128x128 --d 192x128",
+     "deepseek-ai/DeepSeek-V3: qk_nope_head_dim + qk_rope_head_dim, v_head_dim"},
+    {"DeepSeek V3, decode", "--mode decode --kv-len 8k --shape 128x1 --d 576x512 --scale 0.07217",
+     "the same: kv_lora_rank + qk_rope_head_dim; the scale is that of 192 columns"},
+    {NULL, NULL, NULL}};
+
 const struct named_text option_variables[] = {
     {"FABENCH_OUT_ROOT", "the folder in which default folders of --out are made, instead of fabench-out"},
     {"FABENCH_CUBLAS", "the cuBLAS library to load, or a folder with it"},

@@ -34,6 +34,12 @@ extern const struct named_text option_exit_codes[];
 extern const struct named_text option_presets[];   /* of the sweep */
 extern const struct named_text option_variables[]; /* of the environment */
 
+/* Public models: the options of their attention, and where the sizes are from. */
+struct model_shape {
+    const char *name, *options, *source;
+};
+extern const struct model_shape option_models[];
+
 /* How values are written, in sentences. */
 extern const char option_values_text[];
 

@@ -100,7 +100,8 @@ static int draw_kind(const struct report *r, int group, enum chart_kind kind, co
     struct chart_set set;
     int status = EXIT_OK;
     make_chart_rows(r, group, kind == CHART_MEMORY, &rows);
-    chart_set_make(&set, &(struct chart_input){rows.files, rows.count, rows.names, overlay});
+    chart_set_make(&set, &(struct chart_input){
+                             .files = rows.files, .file_count = rows.count, .labels = rows.names, .overlay = overlay});
     for (int first = 0, count; first < set.panel_count; first += count) {
         count = chart_family_panels(&set, first);
         struct chart_page page = {kind, &set.panels[first], count, count > 1 ? 2 : 1, ""};

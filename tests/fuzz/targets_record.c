@@ -285,7 +285,7 @@ int fuzz_chart(const uint8_t *data, size_t size)
     if (!record_read(fuzz_put(0, record.data, record.size), &file, &why))
         return 0;
     const bool has_overlay = rest.size && overlay_read(fuzz_put(1, rest.data, rest.size), &overlay, &why);
-    const struct chart_input input = {&file, 1, NULL, has_overlay ? &overlay : NULL};
+    const struct chart_input input = {.files = &file, .file_count = 1, .overlay = has_overlay ? &overlay : NULL};
     chart_set_make(&set, &input);
     for (int i = 0; i < set.panel_count && i < 4; i++)
         draw_panel(&set, &set.panels[i]);

@@ -90,6 +90,9 @@ static const enum fill_dist sharp = FILL_SHARP;
 static const bool slopes[FILL_DISTS] = {[FILL_RISING] = true, [FILL_FALLING] = true};
 static const enum device_choice cuda = DEVICE_CUDA, cpu = DEVICE_CPU;
 static const enum check_scope off = CHECK_OFF, sample = CHECK_SAMPLE;
+static const enum plot_layout slide = LAYOUT_SLIDE;
+static const enum plot_format markdown = PLOT_MARKDOWN;
+static const bool gemm_and_ms[PLOT_KINDS] = {[5] = true, [6] = true};
 static const enum l2_policy hot = L2_HOT;
 static const enum plot_format term = PLOT_TERM;
 static const enum dump_dtype dump_fp32 = DUMP_FP32;
@@ -235,6 +238,12 @@ static const struct value_case {
     {"--dry-run", FIELD(dry_run), &yes, "--dry-run=1", "--dry-run 1: takes no value"},
     {"report --history a.jsonl", FIELD(is_history), &yes, "report --history --price a=5EUR a.jsonl",
      "--price: cannot be used with --history, which has no prices and no charts; must be left out"},
+    {"plot --plot-layout slide a.jsonl", FIELD(plot_layout), &slide, "plot --plot-layout wall a.jsonl",
+     "--plot-layout wall: must be page or slide"},
+    {"plot --plot md a.jsonl", FIELD(plot), &markdown, "plot --plot md --plot-kind ms a.jsonl",
+     "--plot-kind: is for charts in files; must be left out, or --plot svg|png"},
+    {"plot --plot-kind gemm,ms a.jsonl", FIELD(plot_kinds), &gemm_and_ms, "plot --plot-kind watts a.jsonl",
+     "--plot-kind watts: must be tflops, sustained, speedup, memory, error, gemm, ms or joules, several with commas"},
     {"--overwrite", FIELD(overwrite), &yes, "--overwrite=1", "--overwrite 1: takes no value"},
     {"--verbose", FIELD(verbose), &yes, "--verbose=2", "--verbose 2: takes no value"},
     {"--quiet", FIELD(quiet), &yes, "--quiet=", "--quiet '': takes no value"},

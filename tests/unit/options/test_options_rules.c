@@ -451,7 +451,11 @@ static void plot_takes_files(void **state)
     assert_int_equal(options.command, COMMAND_PLOT);
     assert_names(&options.files, "a.jsonl,b.jsonl,--odd.jsonl,");
     refused("plot", "plot: needs the record files to draw, as in fabench plot run.jsonl");
-    refused("plot a.jsonl --plot none", "--plot none: draws nothing; must be svg, png or term");
+    refused("plot a.jsonl --plot none", "--plot none: draws nothing; must be svg, png, term or md");
+    refused(
+        "plot a.jsonl --plot-layout slide --overlay file",
+        "--overlay file: is drawn in charts over the length alone; must be left out with --plot md and --plot-layout "
+        "slide");
     taken("report H200=a.jsonl b.jsonl --price H200=31000EUR --price B=1USD --out dir --overlay file");
     assert_int_equal(options.files.count, 2);
     assert_int_equal(options.prices.count, 2);
@@ -469,7 +473,7 @@ static void plot_takes_files(void **state)
             "--overlay file: cannot be used with --out none, where no chart is drawn; must be left out");
     refused("--price A=1EUR", "--price: is not an option of sweep, only of report");
     refused("plot a.jsonl --out none",
-            "--out none: is not a folder for the charts; must be a directory, or --plot term");
+            "--out none: is not a folder for the charts; must be a directory, or --plot term|md");
     taken("plot a.jsonl --out none --plot term");
     refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
 }

@@ -436,6 +436,24 @@ static void presets_are_explained(void **state)
     assert_null(option_preset_names[count + 1]);
 }
 
+/* The options of each model are taken as they are in the table. */
+static void public_models(void **state)
+{
+    (void)state;
+    print("--help=markdown");
+    assert_true(has("## Shapes of public models"));
+    for (const struct model_shape *model = option_models; model->name; model++) {
+        char line[300];
+        snprintf(line, sizeof line, "fabench %s --batch 1%s --dry-run", model->options,
+                 strstr(model->options, "decode") ? "" : " --seqlen 8k");
+        struct options o = parse(line);
+        assert_int_equal(o.shapes.count, 2);
+        assert_true(o.shapes.values[0] % o.shapes.values[1] == 0);
+        options_free(&o);
+        assert_true(has(model->name) && strchr(model->source, ' ') != model->source);
+    }
+}
+
 static void markdown(void **state)
 {
     (void)state;
@@ -520,7 +538,7 @@ static void bash_completion(void **state)
     completes("fabench --csv fi", "file");
     completes("fabench --dump d", "dir");
     completes("fabench plot fi", "file");
-    completes("fabench plot --pl", "--plot");
+    completes("fabench plot --pl", "--plot --plot-layout --plot-kind");
     completes("fabench info fi", "");
     completes("fabench plot x --plot sv", "svg");
 }
@@ -534,6 +552,7 @@ static int options_help_tests(void)
         cmocka_unit_test(all_has_everything),
         cmocka_unit_test(groups),
         cmocka_unit_test(presets_are_explained),
+        cmocka_unit_test(public_models),
         cmocka_unit_test(markdown),
         cmocka_unit_test(man_page),
         cmocka_unit_test(bash_completion),
