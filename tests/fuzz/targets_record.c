@@ -6,6 +6,8 @@
 #include "cmd/base/log.h"
 #include "cmd/chart/chart.h"
 #include "cmd/chart/chart_gnuplot.h"
+#include "cmd/chart/chart_markdown.h"
+#include "cmd/chart/chart_slide.h"
 #include "cmd/gate/gate.h"
 #include "cmd/options/options.h"
 #include "cmd/record/record.h"
@@ -269,6 +271,7 @@ static void draw_panel(const struct chart_set *set, const struct chart_panel *pa
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
         const struct chart_page page = {(enum chart_kind)kind, panel, 1, 1, "page"};
         FUZZ_CHECK(chart_write_page(set, &page, chart_folder, PLOT_SVG) >= 0);
+        FUZZ_CHECK(slide_write(set, &page, chart_folder, PLOT_SVG) >= 0);
     }
 }
 
@@ -289,6 +292,10 @@ int fuzz_chart(const uint8_t *data, size_t size)
     chart_set_make(&set, &input);
     for (int i = 0; i < set.panel_count && i < 4; i++)
         draw_panel(&set, &set.panels[i]);
+    FILE *const nowhere = fopen("/dev/null", "w");
+    FUZZ_CHECK(nowhere);
+    chart_put_markdown(&set, nowhere);
+    FUZZ_CHECK(fclose(nowhere) == 0);
     chart_set_free(&set);
     int images = 0;
     if (size % 64 == 0) /* not always: it looks for gnuplot in a child process, which takes longer than all the rest */
