@@ -15,6 +15,7 @@ struct device_info {
     char name[64], arch[16], driver[24], cuda[16], pci_bus_id[24], uuid[48];
     double memory_bytes, l2_bytes;
     int multiprocessors, compute_capability;
+    double max_sm_clock_mhz, memory_gb_per_s; /* of CUDA devices, at most; 0 = not known */
 };
 
 /* What a sample is watched by (cmd/run/work.h). */

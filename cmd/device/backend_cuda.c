@@ -600,6 +600,18 @@ static const struct backend_ops cuda_ops = {
     .profile_range = cuda_profile_range,
 };
 
+/* The highest clock and the memory's bandwidth; 0 where the driver does not tell. */
+static void describe_peaks(struct device_info *info, int ordinal)
+{
+    int clock_khz = 0, memory_khz = 0, bus_bits = 0;
+    if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, ordinal) == cudaSuccess)
+        info->max_sm_clock_mhz = 1e-3 * clock_khz;
+    if (cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, ordinal) == cudaSuccess &&
+        cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, ordinal) == cudaSuccess)
+        info->memory_gb_per_s = 2.0 * memory_khz * 1e3 * bus_bits / 8 * 1e-9; /* two transfers in a clock */
+    (void)cudaGetLastError();
+}
+
 static enum attn_status describe(struct backend *be, int ordinal, struct attn_message *why)
 {
     struct cudaDeviceProp p;
@@ -622,6 +634,7 @@ static enum attn_status describe(struct backend *be, int ordinal, struct attn_me
     snprintf(be->info.name, sizeof be->info.name, "%s", p.name);
     snprintf(be->info.arch, sizeof be->info.arch, "sm_%d", be->device.sm);
     snprintf(be->info.cuda, sizeof be->info.cuda, "%d.%d", runtime / 1000, runtime % 1000 / 10);
+    describe_peaks(&be->info, ordinal);
     TRY_CUDA(cudaDeviceGetPCIBusId(be->info.pci_bus_id, (int)sizeof be->info.pci_bus_id, ordinal));
     if (driver < runtime)
         log_warn("the driver supports CUDA %d.%d, this build uses %d.%d", driver / 1000, driver % 1000 / 10,

@@ -103,18 +103,37 @@ double problem_flops(const struct attn_problem *p, enum attn_mode mode, double p
     return mode == ATTN_FWD ? 2 * (qk + v) * pairs : 2 * (3 * qk + 2 * v) * pairs;
 }
 
-double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)
+/* Bytes of the tensors that a launch of a direction moves. */
+struct tensor_bytes {
+    double q, o, k, v, lse, bias;
+};
+
+static struct tensor_bytes bytes_of(const struct attn_problem *p, double keys)
 {
     const double rows = (double)problem_all_rows(p), v_dim = (double)attn_v_head_dim(p);
-    const double q = (double)p->q_heads * rows * (double)p->head_dim * (double)attn_dtype_bytes(p->dtype);
-    const double o = (double)p->q_heads * rows * v_dim * (double)attn_dtype_bytes(attn_output_dtype(p));
+    struct tensor_bytes bytes = {.lse = (double)p->q_heads * rows * 4};
+    bytes.q = (double)p->q_heads * rows * (double)p->head_dim * (double)attn_dtype_bytes(p->dtype);
+    bytes.o = (double)p->q_heads * rows * v_dim * (double)attn_dtype_bytes(attn_output_dtype(p));
     const double k_column = (double)p->kv_heads * keys * (double)attn_dtype_bytes(attn_kv_dtype(p));
-    const double k = k_column * (double)p->head_dim, v = attn_v_is_in_k(p) ? 0 : k_column * v_dim;
-    const double lse = (double)p->q_heads * rows * 4;
-    const double bias = (double)p->bias_batch * (double)p->bias_heads * (double)p->q_len * (double)p->kv_len *
-                        (double)attn_dtype_bytes(p->bias_dtype);
+    bytes.k = k_column * (double)p->head_dim;
+    bytes.v = attn_v_is_in_k(p) ? 0 : k_column * v_dim;
+    bytes.bias = (double)p->bias_batch * (double)p->bias_heads * (double)p->q_len * (double)p->kv_len *
+                 (double)attn_dtype_bytes(p->bias_dtype);
+    return bytes;
+}
+
+double problem_needed_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)
+{
+    const struct tensor_bytes b = bytes_of(p, keys);
+    return b.q + b.k + b.v + b.bias + (mode == ATTN_BWD ? b.o : 0);
+}
+
+double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)
+{
+    const struct tensor_bytes b = bytes_of(p, keys);
     /* fwd: Q K V bias -> O LSE.  bwd: Q K V bias O LSE dO -> dQ dK dV dBias. */
-    return mode == ATTN_FWD ? q + o + k + v + lse + bias : 2 * (q + o) + 2 * (k + v) + lse + 2 * bias;
+    return mode == ATTN_FWD ? b.q + b.o + b.k + b.v + b.lse + b.bias
+                            : 2 * (b.q + b.o) + 2 * (b.k + b.v) + b.lse + 2 * b.bias;
 }
 
 bool problem_has_blind_rows(const struct attn_problem *p)

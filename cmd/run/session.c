@@ -50,6 +50,7 @@ static void gather_facts(struct session *s, const char *run_id)
     } else {
         snprintf(s->nvml_problem, sizeof s->nvml_problem, "the device is the CPU");
     }
+    s->backend.info.max_sm_clock_mhz = fmax(s->backend.info.max_sm_clock_mhz, s->nvml.max_sm_clock_mhz);
     snprintf(s->facts.run_id, sizeof s->facts.run_id, "%s", run_id);
     snprintf(s->facts.commit, sizeof s->facts.commit, "%s", build_commit());
     find_cudnn(s, s->facts.cudnn, sizeof s->facts.cudnn);

@@ -5,6 +5,7 @@
 
 #include "cmd/base/paths.h"
 #include "cmd/base/process.h"
+#include "cmd/run/floors.h"
 #include "cmd/run/supervisor_state.h"
 #include "cmd/run/worker.h"
 
@@ -53,6 +54,20 @@ static void show_kept_rows(struct supervisor *s)
              file->count < all ? "the rest is run" : "nothing is left to run");
 }
 
+/* What is not looked for where the inputs are the user's: said once where it may matter. */
+static void say_what_is_off(const struct supervisor *s)
+{
+    bool has_files = false, has_loaded = false;
+    for (int i = 0; i < s->plan.count; i++)
+        has_files |= s->plan.items[i].folder != NULL;
+    for (int i = 0; i < s->slot_count; i++)
+        has_loaded |= s->slots[i].loaded;
+    if (has_files && has_loaded && s->options->command == COMMAND_SWEEP && s->options->check != CHECK_OFF)
+        log_note("--input: timed launches get these values with other signs of columns, not new ones; a library that "
+                 "stores results by the magnitudes of its inputs and makes their signs right is not found, and FLOPs "
+                 "have no floor");
+}
+
 static void handle_hello(struct supervisor *s, const json_t *message)
 {
     if (s->outputs)
@@ -73,6 +88,7 @@ static void handle_hello(struct supervisor *s, const json_t *message)
     unsigned **const masks[] = {&s->done, &s->ran, &s->skip, &s->rerun};
     for (int i = 0; i < 4; i++)
         *masks[i] = xcalloc((unsigned long)s->plan.count, sizeof **masks[i]);
+    say_what_is_off(s);
     s->header = json_incref(json_object_get(message, "header"));
     s->outputs = s->sink ? run_outputs_forward(s->sink, s->header) : run_outputs_open(s->options, s->header, s->resume);
     if (!s->outputs) { /* rows cannot be written: the worker may stop */
@@ -92,30 +108,57 @@ static bool is_expected_row(const struct supervisor *s, int item, int slot)
            !(s->done[item] & 1u << slot);
 }
 
-/* The worker's clock beside this process' own, and what the row claims. False when the row does not count: it was timed
- * beside loaded implementations, of which one may have changed the clock of all, and they run apart from now on. */
-static bool is_witnessed(struct supervisor *s, int item, int slot, struct record_row *row)
+/* Does the worker's clock disagree with this process' own? */
+static bool is_contradicted(const struct supervisor *s, int item, int slot, const struct record_row *row, char *why,
+                            size_t size)
 {
-    char sentence[400];
-    struct witness none = {0};
-    struct slot_state *of = &s->slots[slot];
+    const struct witness none = {0};
+    const struct slot_state *of = &s->slots[slot];
     const struct witness *w = of->witness_item == item ? &of->witness : &none;
     /* Batches have warm caches, as samples with --l2 hot. On a CPU other work makes a batch long, and a median not. */
     const bool is_comparable = s->options->l2 == L2_HOT && strcmp(s->facts.device.arch, "cpu") != 0;
-    if ((!of->loaded && w->tries == 0) || s->options->command != COMMAND_SWEEP || row->status != STATUS_OK ||
-        row->check != CHECKED_PASS || isnan(row->time_ms) || !isfinite(row->tflops) ||
-        witness_confirms(w, is_comparable, row->time_ms))
+    if ((!of->loaded && w->tries == 0) || witness_confirms(w, is_comparable, row->time_ms))
+        return false;
+    witness_describe(w, row->time_ms, why, size);
+    return true;
+}
+
+/* Is a claimed time one that the device cannot reach? */
+static bool is_below_floor(const struct supervisor *s, int item, const struct record_row *row, char *why, size_t size)
+{
+    const struct floors f = floors_of(&s->facts.device, &s->plan.items[item], s->options->l2 == L2_COLD,
+                                      role_of_name(row->impl) == ATTN_ROLE_NAIVE);
+    const double sustained_ms =
+        row->sustain_passes > 0 ? 1e3 * row->sustain_s / (double)row->sustain_passes : (double)NAN;
+    if (floors_allow(&f, row->time_ms, sustained_ms))
+        return false;
+    floors_describe(&f, row->time_ms, sustained_ms, row->samples, why, size);
+    return true;
+}
+
+/* Whether what the row claims can be. False when the row does not count: it was timed beside loaded implementations, of
+ * which one may have changed the clock of all, and they run apart from now on. */
+static bool is_believed(struct supervisor *s, int item, int slot, struct record_row *row)
+{
+    char sentence[400];
+    const struct slot_state *of = &s->slots[slot];
+    if (s->options->command != COMMAND_SWEEP || row->status != STATUS_OK || row->check != CHECKED_PASS ||
+        isnan(row->time_ms) || !isfinite(row->tflops))
         return true;
-    witness_describe(w, row->time_ms, sentence, sizeof sentence);
-    if (s->apart_now < 0 && !(of->loaded && s->slot_count == 1)) {
+    const bool is_contrary = is_contradicted(s, item, slot, row, sentence, sizeof sentence);
+    const bool is_low = !is_contrary && is_below_floor(s, item, row, sentence, sizeof sentence);
+    if (!is_contrary && !is_low)
+        return true;
+    const bool is_alone = of->loaded && s->slot_count == 1;
+    if (s->apart_now < 0 && !is_alone && (is_contrary || supervisor_loaded_here(s))) {
         char reason[512];
         snprintf(reason, sizeof reason, "%s: %s", of->name, sentence);
         supervisor_run_apart(s, supervisor_loaded_here(s), reason);
         s->skip[item] |= 1u << slot; /* this worker is not to bring it any more */
         return false;
     }
-    if (of->loaded)
-        row_withdraw(row, WITNESS_RULE, sentence);
+    if (of->loaded || is_low)
+        row_withdraw(row, is_low ? FLOOR_RULE : WITNESS_RULE, sentence);
     return true;
 }
 
@@ -150,7 +193,7 @@ static void handle_row_message(struct supervisor *s, int item, int slot, const j
     memset(&row, 0, sizeof row);
     if (!is_expected_row(s, item, slot) || !record_row_parse(json, &row, why, sizeof why))
         s->garbled = true;
-    else if (is_witnessed(s, item, slot, &row))
+    else if (is_believed(s, item, slot, &row))
         supervisor_add_row(s, item, slot, &row);
     record_row_free(&row);
 }

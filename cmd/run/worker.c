@@ -27,6 +27,18 @@ struct worker {
     unsigned witnessed; /* batches that the supervisor has timed */
 };
 
+/* What the supervisor needs of the device for the least time of a launch (cmd/run/floors.h). */
+enum { NUMBERS = 5 };
+static const char *const number_names[NUMBERS] = {"compute_capability", "multiprocessors", "max_sm_clock_mhz",
+                                                  "memory_gb_per_s", "l2_bytes"};
+
+static double number_at(const struct device_info *d, int i)
+{
+    const double all[NUMBERS] = {d->compute_capability, d->multiprocessors, d->max_sm_clock_mhz, d->memory_gb_per_s,
+                                 d->l2_bytes};
+    return isfinite(all[i]) ? all[i] : 0;
+}
+
 json_t *worker_facts_json(const struct run_facts *f)
 {
     json_t *object =
@@ -35,6 +47,8 @@ json_t *worker_facts_json(const struct run_facts *f)
                   f->device.cuda, "board", f->board, "pci", f->device.pci_bus_id);
     if (isfinite(f->power_limit_w))
         json_object_set_new(object, "power_limit_w", json_real(f->power_limit_w));
+    for (int i = 0; i < NUMBERS; i++)
+        json_object_set_new(object, number_names[i], json_real(number_at(&f->device, i)));
     return object;
 }
 
@@ -62,6 +76,14 @@ void worker_facts_parse(const json_t *object, struct run_facts *f)
     }
     const json_t *limit = json_object_get(object, "power_limit_w");
     f->power_limit_w = limit ? json_number_value(limit) : NAN;
+    double numbers[NUMBERS];
+    for (int i = 0; i < NUMBERS; i++)
+        numbers[i] = json_number_value(json_object_get(object, number_names[i]));
+    f->device.compute_capability = (int)numbers[0];
+    f->device.multiprocessors = (int)numbers[1];
+    f->device.max_sm_clock_mhz = numbers[2];
+    f->device.memory_gb_per_s = numbers[3];
+    f->device.l2_bytes = numbers[4];
 }
 
 /* Sends the message and releases its reference. Ends the worker when the supervisor is gone, or the pipe. */

@@ -41,4 +41,18 @@ for mean in -20000 20000; do
         --logit-mean=$mean --impl fused --samples 1 --warmup-ms 0 --min-time-ms 0 --max-noise 100% --l2 hot --out none
     expect_code 0
 done
+
+# Whose inputs are the user's, is told what is not looked for then; not beside the program's own implementations.
+problem=(--device cpu --seqlen 64 --batch 1 --heads 1 --d 32 --dtype fp32 --mode fwd --causal --samples 1
+    --warmup-ms 0 --min-time-ms 0 --max-noise 100% --l2 hot --out none)
+run "${problem[@]}" --impl fused --dump dumped
+expect_code 0
+for folder in dumped/*/; do
+    run "${problem[@]}" --input "$folder" --impl fused
+    expect_code 0
+    expect "no word of it" test "$(grep -c 'not new ones' "$tmp/err")" -eq 0
+    run "${problem[@]}" --input "$folder" --impl right_cpu --impl-lib "$plugins/libwrong_cpu.so"
+    expect_code 0
+    expect "what is off" grep -q 'not new ones' <(tr '\n' ' ' <"$tmp/err" | tr -s ' ')
+done
 finish

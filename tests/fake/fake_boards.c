@@ -133,5 +133,11 @@ static enum attn_status open_fake(struct backend *be, int ordinal, struct attn_m
     be->ops = &ops;
     name_fake(&board, ordinal, &be->info);
     snprintf(be->info.arch, sizeof be->info.arch, "fake");
+    be->info.compute_capability = 90;
+    be->info.multiprocessors = 132;
+    be->info.max_sm_clock_mhz = board.clock_mhz;
+    be->info.memory_gb_per_s = board.memory_gb_per_s;
+    if (board.memory_gb_per_s > 0)
+        be->info.l2_bytes = 1024;
     return ATTN_OK;
 }

@@ -9,6 +9,8 @@
  *   exclusive     in exclusive use by another process
  *   others=N      N other processes use it
  *   uuid=I        has the UUID of board I
+ *   clock=M       an H100's multiprocessors at M MHz at most
+ *   memory=G      memory of G GB/s at most, behind a cache of 1 KB
  *
  * All values are invented. */
 #ifndef FABENCH_TEST_FAKE_BOARDS_H
@@ -22,7 +24,7 @@
 enum { FAKE_BOARDS_MAX = 16 };
 
 struct fake_board {
-    double slow_pct, slow_once_pct;
+    double slow_pct, slow_once_pct, clock_mhz, memory_gb_per_s;
     long fails_at;
     int others, uuid_of; /* uuid_of: the board itself, or another */
     bool is_mig, is_exclusive;
@@ -43,7 +45,8 @@ static inline int fake_boards(struct fake_board boards[FAKE_BOARDS_MAX])
             const int known = sscanf(word, "slow=%lf", &board->slow_pct) +
                               sscanf(word, "slow_once=%lf", &board->slow_once_pct) +
                               sscanf(word, "fails=%ld", &board->fails_at) + sscanf(word, "others=%d", &board->others) +
-                              sscanf(word, "uuid=%d", &board->uuid_of);
+                              sscanf(word, "uuid=%d", &board->uuid_of) + sscanf(word, "clock=%lf", &board->clock_mhz) +
+                              sscanf(word, "memory=%lf", &board->memory_gb_per_s);
             if (known != 1 && strcmp(word, "ok") && strcmp(word, "mig") && strcmp(word, "exclusive")) {
                 fprintf(stderr, "FAKE_BOARDS: %s?\n", word);
                 exit(99);

@@ -1,0 +1,28 @@
+/* What no launch can be faster than: the FLOPs of the visible pairs at the peak of the device's matrix units and its
+ * highest clock and, where the caches were flushed and cannot hold the inputs, reading these from memory at its peak.
+ * A time below it is wrong, whoever claims it: the row fails by the rule "floor". Not on a CPU, whose peak is not
+ * known. */
+#ifndef FABENCH_FLOORS_H
+#define FABENCH_FLOORS_H
+
+#include "cmd/device/backend.h"
+#include "cmd/plan/plan.h"
+
+#define FLOOR_RULE "floor"
+
+struct floors {
+    double compute_ms, read_ms; /* of one launch; 0 = not known, or none */
+    double peak_tflops, peak_gb_per_s;
+};
+
+/* keeps_p: `prepare` has computed P, so that a backward has one product less. Keys of which a right kernel may find
+ * that they have no weight, or that no row sees, have no floor. */
+struct floors floors_of(const struct device_info *, const struct plan_item *, bool is_cold, bool keeps_p);
+
+/* Is a launch of time_ms possible, and one of the sustained region, of sustained_ms (NaN = there was none)? */
+bool floors_allow(const struct floors *, double time_ms, double sustained_ms);
+/* Why not, in words. */
+void floors_describe(const struct floors *, double time_ms, double sustained_ms, int64_t samples, char *text,
+                     unsigned long size);
+
+#endif
