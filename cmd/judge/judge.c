@@ -165,6 +165,14 @@ void judge_floor_of_equal_weights(struct judge_bounds *b, enum problem_tensor te
     b->gain = fmax(b->gain, dtype_bounds[dtype].eps / 2);
 }
 
+void judge_floor_of_dropout(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype, double dropout)
+{
+    if ((tensor != TENSOR_O && tensor != TENSOR_DV) || dtype == ATTN_FP32 || !(dropout > 0 && dropout < 1))
+        return;
+    const double factor = 1 / (1 - dropout);
+    b->gain = fmax(b->gain, fabs((double)compare_rounded((float)factor, dtype) / factor - 1));
+}
+
 void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms, double one)
 {
     /* Six standard deviations for one of many elements, which are not enough for a sum of one or two; for the norm

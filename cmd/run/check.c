@@ -217,6 +217,8 @@ static struct judge_input judge_input_of(const struct check_request *request, co
     judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms,
                              isnan(request->atol) ? lost.one : 0);
     judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), largest_logit_of(request->item));
+    if (fill_is_steep(request->item->dist))
+        judge_floor_of_dropout(&in.bounds, tensor, attn_output_dtype(p), (double)p->dropout);
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
     if (request->is_repeat) {

@@ -13,8 +13,8 @@ struct matrix_rate {
     double of_16_bits, of_tf32, of_8_bits;
 };
 
-static const struct matrix_rate rates[] = {{80, 2048, 1024, 2048},   {86, 1024, 512, 1024},    {89, 1024, 512, 2048},
-                                           {90, 4096, 2048, 8192},   {100, 8192, 4096, 16384}, {103, 8192, 4096, 16384},
+static const struct matrix_rate rates[] = {{80, 2048, 1024, 2048}, {86, 1024, 512, 1024},    {89, 1024, 512, 2048},
+                                           {90, 4096, 2048, 8192}, {100, 8192, 4096, 16384}, {103, 8192, 4096, 16384},
                                            {120, 1024, 512, 2048}};
 
 static double rate_of(int compute_capability, enum attn_dtype dtype)
@@ -71,10 +71,11 @@ void floors_describe(const struct floors *f, double time_ms, double sustained_ms
     const bool is_read = f->read_ms > f->compute_ms && time_ms < f->read_ms;
     const double claimed_ms = time_ms < fmax(f->compute_ms, f->read_ms) ? time_ms : sustained_ms;
     snprintf(text, size,
-             is_read ? "a launch is said to take %.4g ms (%lld samples); reading its inputs takes %.4g ms at the %.4g GB/s "
-                       "that the memory has at most"
-                     : "a launch is said to take %.4g ms (%lld samples); its FLOPs take %.4g ms at the %.4g TFLOPS that "
-                       "the device has at its highest clock",
+             is_read
+                 ? "a launch is said to take %.4g ms (%lld samples); reading its inputs takes %.4g ms at the %.4g GB/s "
+                   "that the memory has at most"
+                 : "a launch is said to take %.4g ms (%lld samples); its FLOPs take %.4g ms at the %.4g TFLOPS that "
+                   "the device has at its highest clock",
              claimed_ms, (long long)samples, is_read ? f->read_ms : f->compute_ms,
              is_read ? f->peak_gb_per_s : f->peak_tflops);
 }

@@ -77,6 +77,24 @@ static void large_logits_in_one_term(void **state)
     assert_true(dv.rtol == fp32.rtol);
 }
 
+/* 1 / 0.9 is 1.1111, in bf16 1.1094; 1 / 0.5 is exact in every type. */
+static void dropout_where_one_key_has_all(void **state)
+{
+    (void)state;
+    const struct judge_bounds bf16 = bounds_of(TENSOR_O, ATTN_BF16, false);
+    struct judge_bounds o = bf16, dv = bounds_of(TENSOR_DV, ATTN_BF16, false),
+                        dq = bounds_of(TENSOR_DQ, ATTN_BF16, false);
+    struct judge_bounds half = bf16, fp16 = bounds_of(TENSOR_O, ATTN_FP16, false);
+    judge_floor_of_dropout(&o, TENSOR_O, ATTN_BF16, 0.1);
+    judge_floor_of_dropout(&dv, TENSOR_DV, ATTN_BF16, 0.1);
+    assert_true(fabs(o.gain - 1.5625e-3) < 1e-6 && dv.gain == o.gain);
+    assert_true(o.rms == bf16.rms && o.rtol == bf16.rtol);
+    judge_floor_of_dropout(&dq, TENSOR_DQ, ATTN_BF16, 0.1);
+    judge_floor_of_dropout(&half, TENSOR_O, ATTN_BF16, 0.5);
+    judge_floor_of_dropout(&fp16, TENSOR_O, ATTN_FP16, 0.1); /* 2e-4 is within the bound */
+    assert_true(dq.gain == bf16.gain && half.gain == bf16.gain && fp16.gain == bf16.gain);
+}
+
 enum { BLOCKS = 4, DIM = 64, LEN = BLOCKS * COMPARE_BLOCK_ROWS };
 
 /* The verdict on a dQ of zero of which each block has products of 1, the last one also one of `product`, and where the
@@ -136,8 +154,8 @@ static void the_unit_is_of_dq_and_dk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_logits_move_nothing), cmocka_unit_test(large_logits_in_16_bits),
-        cmocka_unit_test(large_logits_in_one_term), cmocka_unit_test(rule_5_has_the_unit_of_a_block),
-        cmocka_unit_test(the_unit_is_of_dq_and_dk)};
+        cmocka_unit_test(small_logits_move_nothing),      cmocka_unit_test(large_logits_in_16_bits),
+        cmocka_unit_test(dropout_where_one_key_has_all),  cmocka_unit_test(large_logits_in_one_term),
+        cmocka_unit_test(rule_5_has_the_unit_of_a_block), cmocka_unit_test(the_unit_is_of_dq_and_dk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

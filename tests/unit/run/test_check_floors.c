@@ -10,7 +10,8 @@
 
 enum { MAX_DIM = 256, MMA_COLUMNS = 16, MMA_BITS = 26 };
 
-enum fault { HONEST, SCALE_1_PERMILLE, DELTA_1_PERCENT, OUTPUTS_1_PERCENT, OUTPUTS_3_PERMILLE };
+/* FACTOR_FIRST is no fault: P is multiplied by 1 / (1 - dropout) before it is rounded. */
+enum fault { HONEST, FACTOR_FIRST, SCALE_1_PERMILLE, DELTA_1_PERCENT, OUTPUTS_1_PERCENT, OUTPUTS_3_PERMILLE };
 
 /* sum + products of MMA_COLUMNS columns, as a tensor core adds them: all aligned to the largest and cut off behind
  * MMA_BITS bits, their sum cut off to fp32. */
@@ -76,6 +77,7 @@ static void forward_row(const struct model *m, int64_t b, int64_t h, int64_t row
 {
     const struct attn_problem *p = &m->item->problem;
     const int64_t kv_head = h / (p->q_heads / p->kv_heads);
+    const float kept = 1 / (1 - p->dropout), early = m->fault == FACTOR_FIRST ? kept : 1;
     float q[MAX_DIM], k[MAX_DIM], o[MAX_DIM] = {0}, max = -INFINITY, sum = 0;
     float *s = malloc((size_t)p->kv_len * sizeof *s);
     int64_t first, last;
@@ -96,9 +98,9 @@ static void forward_row(const struct model *m, int64_t b, int64_t h, int64_t row
         if (attn_dropout_factor(p, b, h, row, j) == 0)
             continue;
         load(m, m->t->v, b, kv_head, j, k);
-        add(m, o, rounded(m, weight), k);
+        add(m, o, rounded(m, weight * early), k);
     }
-    store(m, m->out->tensors.o, b, h, row, o, 1 / sum / (1 - p->dropout));
+    store(m, m->out->tensors.o, b, h, row, o, kept / early / sum);
     m->out->tensors.lse[(b * p->q_heads + h) * p->q_len + row] = max + logf(sum);
     free(s);
 }
@@ -227,6 +229,27 @@ static void faults_are_found(void **state)
     }
 }
 
+/* 1 / 0.9 rounded to bf16 is 0.16 % too small, and where one key has all of P so is all of O. */
+static void dropout_before_rounding(void **state)
+{
+    (void)state;
+    struct plan_item item = {.problem = DENSE(1, 14, 1, 64, 64, 64, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.125f, 0.1f),
+                             .mode = ATTN_FWD,
+                             .dist = FILL_HUGE,
+                             .seed = 1};
+    item.problem.dropout_seed = 1;
+    const struct record_tensor after = judge_model(&item, HONEST, compute_all, false);
+    const struct record_tensor before = judge_model(&item, FACTOR_FIRST, compute_all, false);
+    const struct record_tensor wrong = judge_model(&item, OUTPUTS_1_PERCENT, compute_all, false);
+    assert_string_equal(before.rule, "gain");
+    if (!(after.used <= 0.7) || !(before.used <= 0.95) || !(wrong.used > 1))
+        fail_msg("%.3g, %.3g of its bound; 1 %% too large has %.3g", after.used, before.used, wrong.used);
+    item.dist = FILL_NORMAL; /* there it is one rounding of many, and has no floor */
+    const struct record_tensor normal = judge_model(&item, FACTOR_FIRST, compute_all, false);
+    assert_true(normal.used <= 0.7);
+    assert_true(judge_model(&item, OUTPUTS_3_PERMILLE, compute_all, false).used > 1);
+}
+
 /* Backward passes of one query under a block mask that leaves keys to one or two of the query heads. */
 static void masks_leave_few_rows(void **state)
 {
@@ -298,8 +321,9 @@ static void softcaps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(honest_arithmetic_passes), cmocka_unit_test(faults_are_found),
-                                       cmocka_unit_test(masks_leave_few_rows), cmocka_unit_test(masks_leave_all_rows),
-                                       cmocka_unit_test(softcaps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(honest_arithmetic_passes), cmocka_unit_test(faults_are_found),
+        cmocka_unit_test(dropout_before_rounding),  cmocka_unit_test(masks_leave_few_rows),
+        cmocka_unit_test(masks_leave_all_rows),     cmocka_unit_test(softcaps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
