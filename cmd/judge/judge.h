@@ -61,9 +61,9 @@ void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn
  * that is not known. Nothing for LSE, for fp32, and where the logits are large enough to make P differ. */
 void judge_floor_of_equal_weights(struct judge_bounds *, enum problem_tensor, enum attn_dtype, double largest_logit);
 
-/* What the gain of O or dV may be off because P / (1 - dropout) is rounded to 16 bits, where one key has nearly all of P
- * and this is the same number in every row (docs/judging.md): the least bound of rule 4. Nothing for other tensors and
- * for fp32. */
+/* What the gain of O or dV may be off because P / (1 - dropout) is rounded to 16 bits, where one key has nearly all of
+ * P and this is the same number in every row (docs/judging.md): the least bound of rule 4. Nothing for other tensors
+ * and for fp32. */
 void judge_floor_of_dropout(struct judge_bounds *, enum problem_tensor, enum attn_dtype, double dropout);
 
 /* What a tensor in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term

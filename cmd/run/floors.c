@@ -6,8 +6,8 @@
 
 #include "cmd/problem/problem.h"
 
-/* Dense FLOPs that a multiprocessor does in a clock, at most, from the architectures' white papers: products of 16 bits,
- * of TF32 (fp32 problems: a kernel may split its products), of 8 bits. */
+/* Dense FLOPs that a multiprocessor does in a clock, at most, from the architectures' white papers: products of 16
+ * bits, of TF32 (fp32 problems: a kernel may split its products), of 8 bits. */
 struct matrix_rate {
     int compute_capability;
     double of_16_bits, of_tf32, of_8_bits;
