@@ -113,6 +113,8 @@ struct options {
                                          of `ab` */
     struct name_list prices;    /* LABEL=AMOUNT and currency, as typed; report checks them */
     char *overlay_path;         /* published points for the charts; NULL = not given */
+    bool is_fleet;              /* report: the boards of a fleet */
+    struct name_list nodes;     /* hosts that should have a record there */
     bool is_history;            /* report: a line for each case over commits */
     bool resume;                /* continue the record file of --jsonl or --out */
     bool overwrite;             /* replace the record in the folder of --out */

@@ -473,6 +473,13 @@ static bool check_report(const struct parse *p)
     if (!o->files.count)
         return options_refuse("report", NULL, "needs record files, as in %s report H200=a.jsonl B200=b.jsonl",
                               program_name());
+    if (o->is_fleet && (o->is_history || o->prices.count || o->overlay_path))
+        return options_refuse(o->is_history     ? "--history"
+                              : o->prices.count ? "--price"
+                                                : "--overlay",
+                              NULL, "cannot be used with --boards; must be left out");
+    if (o->nodes.count && !o->is_fleet)
+        return options_refuse("--nodes", typed(p, "--nodes"), "needs --boards, the page of a fleet");
     if (o->is_history && (o->prices.count || o->overlay_path))
         return options_refuse(o->prices.count ? "--price" : "--overlay", NULL,
                               "cannot be used with --history, which has no prices and no charts; must be left out");

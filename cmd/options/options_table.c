@@ -461,6 +461,15 @@ const struct option_def option_table[] = {
     {"--price", NULL, KIND_TEXTS, AT(prices), .unit = "LABEL=31000EUR", .help = "of one device; repeatable",
      .group = GROUP_OUTPUT, .commands = FOR_REPORT,
      .detail = "The price of one device with this label, for TFLOPS per price; may be given once for each label."},
+    {"--boards", NULL, KIND_FLAG, AT(is_fleet), .help = "the boards of a fleet, hosts x boards", .group = GROUP_OUTPUT,
+     .commands = FOR_REPORT,
+     .detail =
+         "Instead of the page: the boards of all hosts whose records are in these files, and in files named *.jsonl "
+         "of these folders: slow boards, missing and failed nodes, a table. To stdout; --out none prints Markdown, "
+         "--out DIR also writes DIR/boards.md, boards.csv and a heat map, boards.svg."},
+    {"--nodes", NULL, KIND_WORDS, AT(nodes), .unit = "HOST,...", .help = "of --boards: hosts that should be there",
+     .is_rare = true, .group = GROUP_OUTPUT, .commands = FOR_REPORT,
+     .detail = "With --boards: names of hosts, with commas; one without a record is named as missing."},
     {"--history", NULL, KIND_FLAG, AT(is_history), .help = "a line a case over commits, with its band",
      .group = GROUP_OUTPUT, .commands = FOR_REPORT,
      .detail =

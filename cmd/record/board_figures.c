@@ -1,4 +1,4 @@
-/* Cases of all boards are sorted, so that those of one problem and implementation lie together. */
+/* The cases of all boards are sorted, so that those of one problem and implementation lie together. */
 #include "cmd/record/board_figures.h"
 
 #include <math.h>
@@ -8,31 +8,43 @@
 #include "cmd/base/log.h"
 #include "cmd/record/record.h"
 
-struct timed_case {
-    const char *model;
-    const struct record_row *row;
-    int board;
-};
+/* ---- one row ---- */
 
-static int compare_cases(const struct timed_case *a, const struct timed_case *b)
+/* The straight line through the samples, from the first to the last, relative to its middle. */
+static double slope_pct(const double *samples_ms, int64_t count)
 {
-    int order = strcmp(a->model, b->model);
-    if (order == 0)
-        order = strcmp(a->row->impl, b->row->impl);
-    return order ? order : problem_key_compare(&a->row->key, &b->row->key, false);
+    double mean_ms = 0, products = 0, squares = 0;
+    if (!samples_ms || count < 6)
+        return NAN;
+    for (int64_t i = 0; i < count; i++)
+        mean_ms += samples_ms[i] / (double)count;
+    for (int64_t i = 0; i < count; i++) {
+        const double at = (double)i - 0.5 * (double)(count - 1);
+        products += at * (samples_ms[i] - mean_ms);
+        squares += at * at;
+    }
+    return mean_ms > 0 ? 100 * products / squares * (double)(count - 1) / mean_ms : NAN;
 }
 
-/* In a case by time; equal times by board, so that the order is one alone. */
-static int compare(const void *left, const void *right)
+void board_case_of(const struct record_row *row, struct board_case *c)
 {
-    const struct timed_case *a = left, *b = right;
-    const int order = compare_cases(a, b);
-    if (order)
-        return order;
-    if (a->row->time_ms < b->row->time_ms || a->row->time_ms > b->row->time_ms)
-        return a->row->time_ms < b->row->time_ms ? -1 : 1;
-    return a->board - b->board;
+    const bool is_timed = record_row_is_timed(row) && row->time_ms > 0 && role_of_name(row->impl) != ATTN_ROLE_NOTHING;
+    memset(c, 0, sizeof *c);
+    c->key = row->key;
+    memcpy(c->impl, row->impl, sizeof c->impl);
+    c->time_ms = is_timed ? row->time_ms : NAN;
+    c->tflops = row->tflops;
+    c->noise_pct = row->noise_pct;
+    c->slope_pct = slope_pct(row->samples_ms, row->samples);
+    c->sm_clock_mhz = row->sm_clock_mhz;
+    c->temp_c = row->temp_c;
+    c->power_w = row->power_w;
+    c->power_capped_pct = row->power_capped_pct;
+    c->throttled_pct = row->throttled_pct;
+    c->has_failed = record_row_failed(row);
 }
+
+/* ---- medians ---- */
 
 static int compare_reals(const void *left, const void *right)
 {
@@ -48,84 +60,157 @@ double board_median(double *values, int count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* The median time of the cases but the one at `left_out`, from at least two in the order of time. */
-static double median_of_others(const struct timed_case *cases, int count, int left_out)
+void board_deviations(const double *distances_pct, int count, double *deviations)
 {
-    const int low = (count - 2) / 2, high = (count - 1) / 2;
-    const double a = cases[low + (low >= left_out)].row->time_ms, b = cases[high + (high >= left_out)].row->time_ms;
-    return (a + b) / 2;
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values);
+    int known = 0;
+    for (int i = 0; i < count; i++)
+        if (isfinite(distances_pct[i]))
+            values[known++] = distances_pct[i];
+    const int all = known;
+    const double middle = board_median(values, known);
+    known = 0;
+    for (int i = 0; i < count; i++)
+        if (isfinite(distances_pct[i]))
+            values[known++] = fabs(distances_pct[i] - middle);
+    const double deviation = 1.4826 * board_median(values, known);
+    for (int i = 0; i < count; i++)
+        deviations[i] = all >= BOARDS_FEWEST && deviation > 0 ? (distances_pct[i] - middle) / deviation : NAN;
+    free(values);
 }
 
-/* The median of a column over the rows of a board that have it. */
-#define MEDIAN_OF(result, board, column)                                                                               \
+double board_deviation_limit(int count) { return 5 + 64.0 / count; }
+
+/* ---- boards ---- */
+
+/* A case on one board; after the first step its median time, once. */
+struct entry {
+    const char *model;
+    const struct board_case *of;
+    double time_ms;
+    int board;
+};
+
+static int compare_cases(const struct entry *a, const struct entry *b)
+{
+    int order = strcmp(a->model, b->model);
+    if (order == 0)
+        order = strcmp(a->of->impl, b->of->impl);
+    return order ? order : problem_key_compare(&a->of->key, &b->of->key, false);
+}
+
+static int by_case_and_board(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+    const int order = compare_cases(a, b);
+    return order ? order : a->board - b->board;
+}
+
+/* Equal times by board, so that the order is one alone. */
+static int by_time(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+    if (a->time_ms < b->time_ms || a->time_ms > b->time_ms)
+        return a->time_ms < b->time_ms ? -1 : 1;
+    return a->board - b->board;
+}
+
+/* The median time of the entries but the one at `left_out`, from at least two in the order of time. */
+static double median_of_others(const struct entry *entries, int count, int left_out)
+{
+    const int low = (count - 2) / 2, high = (count - 1) / 2;
+    return (entries[low + (low >= left_out)].time_ms + entries[high + (high >= left_out)].time_ms) / 2;
+}
+
+/* The median of a member over the cases of a board that have it. */
+#define MEDIAN_OF(result, board, member)                                                                               \
     do {                                                                                                               \
         int found = 0;                                                                                                 \
         for (int k = 0; k < (board)->count; k++)                                                                       \
-            if (isfinite((board)->rows[k].column))                                                                     \
-                values[found++] = (board)->rows[k].column;                                                             \
+            if (isfinite((board)->cases[k].member))                                                                    \
+                values[found++] = (board)->cases[k].member;                                                            \
         (result) = board_median(values, found);                                                                        \
     } while (0)
 
-static void describe(const struct board_rows *board, struct board_figures *f, double *values)
+static void describe(const struct board_cases *board, struct board_figures *f, double *values)
 {
-    *f = (struct board_figures){.rows = board->count, .distance_pct = NAN, .temp_c = NAN};
+    *f = (struct board_figures){.rows = board->count, .distance_pct = NAN, .within_pct = NAN, .temp_c = NAN};
     for (int i = 0; i < board->count; i++) {
-        const struct record_row *row = &board->rows[i];
-        f->failed += record_row_failed(row);
-        f->timed += record_row_is_timed(row);
-        f->temp_c = fmax(f->temp_c, row->temp_c); /* one that is NaN does not count */
+        f->failed += board->cases[i].has_failed;
+        f->timed += !isnan(board->cases[i].time_ms);
+        f->temp_c = fmax(f->temp_c, board->cases[i].temp_c); /* one that is NaN does not count */
     }
     MEDIAN_OF(f->tflops, board, tflops);
     MEDIAN_OF(f->noise_pct, board, noise_pct);
+    MEDIAN_OF(f->slope_pct, board, slope_pct);
     MEDIAN_OF(f->sm_clock_mhz, board, sm_clock_mhz);
     MEDIAN_OF(f->power_w, board, power_w);
     MEDIAN_OF(f->power_capped_pct, board, power_capped_pct);
     MEDIAN_OF(f->throttled_pct, board, throttled_pct);
 }
 
-/* A board may have a case several times, as where its record was joined: then it is its own other one only if another
- * board has the case too. */
-static bool has_two_boards(const struct timed_case *cases, int count)
+/* Joins the entries of one case and board to one, with their median time. Returns how many are left. spreads[b]:
+ * appends the spread of each case that board b has several times, spread_counts[b] their number. */
+static int join(struct entry *entries, int all, double **spreads, int *spread_counts, struct board_figures *figures)
 {
-    for (int i = 1; i < count; i++)
-        if (cases[i].board != cases[0].board)
-            return true;
-    return false;
+    double *times = xcalloc((unsigned long)all + 1, sizeof *times);
+    int kept = 0;
+    for (int from = 0, to; from < all; from = to) {
+        int count = 0;
+        for (to = from; to < all && by_case_and_board(&entries[from], &entries[to]) == 0; to++)
+            if (!isnan(entries[to].time_ms))
+                times[count++] = entries[to].time_ms;
+        const int board = entries[from].board;
+        const double median_ms = board_median(times, count);
+        figures[board].distinct++;
+        if (count > 1)
+            spreads[board][spread_counts[board]++] = 100 * (times[count - 1] - times[0]) / median_ms;
+        if (count > 0) {
+            entries[kept] = entries[from];
+            entries[kept++].time_ms = median_ms;
+        }
+    }
+    free(times);
+    return kept;
 }
 
-void board_figures_of(const struct board_rows *boards, int count, struct board_figures *figures)
+void board_figures_of(const struct board_cases *boards, int count, struct board_figures *figures)
 {
-    int rows = 0, all = 0, most = 1;
+    int all = 0, at = 0, most = 1;
     for (int b = 0; b < count; b++) {
-        rows += boards[b].count;
+        all += boards[b].count;
         most = boards[b].count > most ? boards[b].count : most;
     }
-    struct timed_case *cases = xcalloc((unsigned long)rows + 1, sizeof *cases);
+    struct entry *entries = xcalloc((unsigned long)all + 1, sizeof *entries);
     double *values = xcalloc((unsigned long)most, sizeof *values);
-    double **distances = xcalloc((unsigned long)count + 1, sizeof *distances);
+    double **lists = xcalloc((unsigned long)count + 1, sizeof *lists); /* of each board: spreads, then distances */
+    int *spread_counts = xcalloc((unsigned long)count + 1, sizeof *spread_counts);
     for (int b = 0; b < count; b++) {
         describe(&boards[b], &figures[b], values);
-        distances[b] = xcalloc((unsigned long)boards[b].count + 1, sizeof **distances);
+        lists[b] = xcalloc((unsigned long)boards[b].count + 1, sizeof **lists);
         for (int i = 0; i < boards[b].count; i++)
-            if (record_row_is_timed(&boards[b].rows[i]) && boards[b].rows[i].time_ms > 0 &&
-                role_of_name(boards[b].rows[i].impl) != ATTN_ROLE_NOTHING)
-                cases[all++] = (struct timed_case){boards[b].model, &boards[b].rows[i], b};
+            entries[at++] = (struct entry){boards[b].model, &boards[b].cases[i], boards[b].cases[i].time_ms, b};
     }
-    qsort(cases, (size_t)all, sizeof *cases, compare);
-    for (int from = 0, to; from < all; from = to) {
-        for (to = from + 1; to < all && compare_cases(&cases[from], &cases[to]) == 0;)
+    qsort(entries, (size_t)all, sizeof *entries, by_case_and_board);
+    const int kept = join(entries, all, lists, spread_counts, figures);
+    for (int b = 0; b < count; b++)
+        figures[b].within_pct = board_median(lists[b], spread_counts[b]);
+    for (int from = 0, to; from < kept; from = to) {
+        for (to = from + 1; to < kept && compare_cases(&entries[from], &entries[to]) == 0;)
             to++;
-        for (int i = from; i < to && has_two_boards(&cases[from], to - from); i++) {
-            const double others_ms = median_of_others(&cases[from], to - from, i - from);
-            const int b = cases[i].board;
-            distances[b][figures[b].shared++] = 100 * (others_ms / cases[i].row->time_ms - 1);
+        qsort(&entries[from], (size_t)(to - from), sizeof *entries, by_time);
+        for (int i = from; i < to && to - from > 1; i++) {
+            const double others_ms = median_of_others(&entries[from], to - from, i - from);
+            const int b = entries[i].board;
+            lists[b][figures[b].shared++] = 100 * (others_ms / entries[i].time_ms - 1);
         }
     }
     for (int b = 0; b < count; b++) {
-        figures[b].distance_pct = board_median(distances[b], figures[b].shared);
-        free(distances[b]);
+        figures[b].distance_pct = board_median(lists[b], figures[b].shared);
+        free(lists[b]);
     }
-    free(distances);
+    free(spread_counts);
+    free(lists);
     free(values);
-    free(cases);
+    free(entries);
 }

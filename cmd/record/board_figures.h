@@ -4,31 +4,56 @@
 
 #include "cmd/record/record_row.h"
 
-/* What was measured on one board. Only boards of one model are compared: a MIG slice is a model of its own. */
-struct board_rows {
+/* What is compared of a row: much less than the row, because a fleet has many. NaN = not measured. */
+struct board_case {
+    struct problem_key key;
+    char impl[40];
+    double time_ms; /* NaN where the row is not timed, failed its check, or is of null, which computes nothing */
+    double tflops, noise_pct;
+    double slope_pct; /* change of the time from the first sample to the last, by a straight line: + = slower later */
+    double sm_clock_mhz, temp_c, power_w, power_capped_pct, throttled_pct;
+    bool has_failed; /* its check, with an error, or at a time limit */
+};
+void board_case_of(const struct record_row *, struct board_case *);
+
+/* What was measured on one board. Only boards of one model are compared: a MIG slice is a model of its own. A case may
+ * be there several times, as in several records: then its median time counts. */
+struct board_cases {
     const char *model;
-    const struct record_row *rows;
+    const struct board_case *cases;
     int count;
 };
 
-/* NaN: not measured, or nothing to compare with. A case is compared where its row is timed and did not fail, and
- * where another board of the model has it too. */
+/* NaN: not measured, or nothing to compare with. A case is compared where another board of the model has it too. */
 struct board_figures {
-    int rows, failed;    /* failed: a check, an error, or a time limit */
-    int timed, shared;   /* rows with a time; those of a case that another board has */
+    int rows, failed;
+    int distinct;        /* cases, each once */
+    int timed, shared;   /* rows with a time; cases that another board has too */
     double distance_pct; /* of its speed from the median of the other boards, the median over the cases: -4 = slower */
+    double within_pct;   /* of a case that is there several times: (longest - shortest) / median; median over these */
     double tflops;       /* median over the rows */
     double noise_pct;    /* likewise, of the column noise_pct */
-    double sm_clock_mhz; /* median over the rows */
+    double slope_pct;    /* likewise */
+    double sm_clock_mhz; /* likewise */
     double temp_c;       /* the highest */
     double power_w;      /* median over the rows with a sustained region */
     double power_capped_pct, throttled_pct; /* medians */
 };
 
-/* figures: `count` of them. The work grows with the number of rows n as n log n. */
-void board_figures_of(const struct board_rows *boards, int count, struct board_figures *figures);
+/* figures: `count` of them. The work grows with the number of cases n as n log n. */
+void board_figures_of(const struct board_cases *boards, int count, struct board_figures *figures);
 
 /* The median of values[0, count), which are sorted on the way; NaN where there are none. */
 double board_median(double *values, int count);
+
+/* How far each of the boards of one model is from their median, in robust standard deviations (1.4826 x the median of
+ * the absolute deviations); NaN for a distance that is NaN, and for all where fewer than BOARDS_FEWEST have one or they
+ * do not differ. */
+enum { BOARDS_FEWEST = 8 };
+void board_deviations(const double *distances_pct, int count, double *deviations);
+
+/* A board is named where its deviation is below -board_deviation_limit(n) among n boards: in fewer than 1 of 1,000
+ * healthy fleets, whose boards differ as a normal distribution (tests/simulate/simulate_boards.c). */
+double board_deviation_limit(int count);
 
 #endif

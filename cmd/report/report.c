@@ -14,6 +14,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/chart/chart_gnuplot.h"
 #include "cmd/record/record_row.h"
+#include "cmd/report/boards.h"
 #include "cmd/report/history.h"
 #include "cmd/report/report_data.h"
 #include "cmd/report/report_page.h"
@@ -201,6 +202,8 @@ int report_run(const struct options *o, const struct overlay *overlay)
 {
     struct report_input input;
     struct report report;
+    if (o->is_fleet)
+        return boards_run(o);
     if (o->is_history)
         return history_run(o);
     int status = report_input_read(o, &input);

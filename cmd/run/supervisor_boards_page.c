@@ -16,11 +16,20 @@
 struct board_figures *boards_figures(const struct boards *b, int round)
 {
     struct board_figures *figures = xcalloc((unsigned long)b->count, sizeof *figures);
-    struct board_rows *rows = xcalloc((unsigned long)b->count, sizeof *rows);
+    struct board_cases *boards = xcalloc((unsigned long)b->count, sizeof *boards);
+    struct board_case **cases = xcalloc((unsigned long)b->count, sizeof *cases);
+    for (int i = 0; i < b->count; i++) {
+        const int count = b->boards[i].counts[round];
+        cases[i] = xcalloc((unsigned long)count + 1, sizeof **cases);
+        for (int k = 0; k < count; k++)
+            board_case_of(&b->boards[i].rows[round][k], &cases[i][k]);
+        boards[i] = (struct board_cases){b->boards[i].device.name, cases[i], count};
+    }
+    board_figures_of(boards, b->count, figures);
     for (int i = 0; i < b->count; i++)
-        rows[i] = (struct board_rows){b->boards[i].device.name, b->boards[i].rows[round], b->boards[i].counts[round]};
-    board_figures_of(rows, b->count, figures);
-    free(rows);
+        free(cases[i]);
+    free(cases);
+    free(boards);
     return figures;
 }
 

@@ -8,6 +8,7 @@
 #include "cmd/gate/decide.h"
 #include "cmd/gate/gate_cases.h"
 #include "cmd/options/options.h"
+#include "cmd/record/board_figures.h"
 #include "cmd/record/record_figures.h"
 #include "cmd/report/report_data.h"
 
@@ -81,13 +82,33 @@ static long long of_points(int count) { return of_report(count, false); }
 /* One problem, measured again and again into one file. */
 static long long of_repeats(int count) { return of_report(count, true); }
 
+/* Records of 100 boards. */
+static long long of_boards(int count)
+{
+    struct board_case *cases = calloc((size_t)count, sizeof *cases);
+    struct board_cases boards[100];
+    struct board_figures figures[100];
+    assert_non_null(cases);
+    for (int i = 0; i < count; i++) {
+        cases[i].time_ms = 1 + 0.001 * (i % 7);
+        cases[i].key.q_len = i % 6;
+    }
+    for (int b = 0; b < 100; b++)
+        boards[b] = (struct board_cases){"GPU", &cases[b * (count / 100)], count / 100};
+    compared = 0;
+    board_figures_of(boards, 100, figures);
+    free(cases);
+    return compared;
+}
+
 static void ten_times_the_rows(void **state)
 {
     (void)state;
-    long long (*const works[])(int) = {of_gate, of_points, of_repeats};
-    const char *const names[] = {"gate", "report", "report of one problem"};
-    for (int i = 0; i < 3; i++) {
-        const long long few = works[i](200), many = works[i](2000);
+    long long (*const works[])(int) = {of_gate, of_points, of_repeats, of_boards};
+    const char *const names[] = {"gate", "report", "report of one problem", "boards of a fleet"};
+    for (int i = 0; i < 4; i++) {
+        const int rows = i < 3 ? 200 : 600;
+        const long long few = works[i](rows), many = works[i](10 * rows);
         print_message("    %s: %lld and %lld comparisons\n", names[i], few, many);
         assert_true(few > 200);
         assert_true(many <= 20 * few);

@@ -236,6 +236,8 @@ static const struct value_case {
      "--subset: is for a --baseline and a --current record"},
     {"--profile", FIELD(profile), &yes, "--profile=no", "--profile no: takes no value"},
     {"--dry-run", FIELD(dry_run), &yes, "--dry-run=1", "--dry-run 1: takes no value"},
+    {"report --boards --nodes n1,n2 a.jsonl", FIELD(is_fleet), &yes, "report --boards --history a.jsonl",
+     "--history: cannot be used with --boards; must be left out"},
     {"report --history a.jsonl", FIELD(is_history), &yes, "report --history --price a=5EUR a.jsonl",
      "--price: cannot be used with --history, which has no prices and no charts; must be left out"},
     {"plot --plot-layout slide a.jsonl", FIELD(plot_layout), &slide, "plot --plot-layout wall a.jsonl",

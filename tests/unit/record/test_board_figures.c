@@ -14,38 +14,43 @@
 
 enum { CASES = 3 };
 
-/* A row of the case `n` that took so long; it passed its check. */
-static struct record_row row_of(int n, double time_ms)
+/* The case `n` that took so long; it passed its check. */
+static struct board_case case_of(int n, double time_ms, enum record_check check)
 {
     struct record_row row;
+    struct board_case result;
+    double samples[] = {1, 1, 1, 1.1, 1.1, 1.1};
     memset(&row, 0, sizeof row);
     record_row_clear(&row);
     snprintf(row.impl, sizeof row.impl, "fused_cpu");
     row.key.q_len = row.key.kv_len = 128 << n;
     row.status = STATUS_OK;
-    row.check = CHECKED_PASS;
+    row.check = check;
     row.time_ms = time_ms;
-    return row;
+    row.samples_ms = samples;
+    row.samples = 6;
+    board_case_of(&row, &result);
+    return result;
 }
 
-static void fill(struct record_row *rows, double factor)
+static void fill(struct board_case *rows, double factor)
 {
     for (int n = 0; n < CASES; n++)
-        rows[n] = row_of(n, (n + 1) * factor);
+        rows[n] = case_of(n, (n + 1) * factor, CHECKED_PASS);
 }
 
 #define NEAR(value, wanted) assert_true(fabs((value) - (wanted)) < 1e-9)
 
 static void slow_board(void **state)
 {
-    struct record_row rows[4][CASES];
-    struct board_rows boards[4];
+    struct board_case rows[4][CASES];
+    struct board_cases boards[4];
     struct board_figures f[4];
     const double factors[] = {1, 1.25, 1.01, 0.99};
     (void)state;
     for (int b = 0; b < 4; b++) {
         fill(rows[b], factors[b]);
-        boards[b] = (struct board_rows){"GPU", rows[b], CASES};
+        boards[b] = (struct board_cases){"GPU", rows[b], CASES};
     }
     board_figures_of(boards, 4, f);
     NEAR(f[0].distance_pct, 100 * (1.01 / 1 - 1)); /* the median of 0.99, 1.01 and 1.25 */
@@ -60,20 +65,19 @@ static void slow_board(void **state)
 
 static void what_does_not_count(void **state)
 {
-    struct record_row rows[3][CASES];
+    struct board_case rows[3][CASES];
     struct board_figures f[3];
     (void)state;
     fill(rows[0], 1);
     fill(rows[1], 1);
     fill(rows[2], 2);
-    const struct board_rows boards[] = {{"GPU", rows[0], CASES}, {"GPU", rows[1], CASES}, {"GPU MIG", rows[2], CASES}};
+    const struct board_cases boards[] = {{"GPU", rows[0], CASES}, {"GPU", rows[1], CASES}, {"GPU MIG", rows[2], CASES}};
     board_figures_of(boards, 3, f);
     assert_true(isnan(f[2].distance_pct)); /* of another model: nothing to compare with */
     assert_int_equal(f[2].shared, 0);
     NEAR(f[0].distance_pct, 0);
-    rows[1][0].check = CHECKED_FAIL; /* neither its time nor that of the other in this case */
-    rows[1][0].time_ms = 1e-3;
-    rows[1][1].key.q_len = 7; /* a case that the other has not */
+    rows[1][0] = case_of(0, 1e-3, CHECKED_FAIL); /* neither its time nor that of the other in this case */
+    rows[1][1].key.q_len = 7;                    /* a case that the other has not */
     rows[0][2].noise_pct = 0.5;
     rows[0][2].temp_c = 70;
     rows[0][1].temp_c = 60;
@@ -86,10 +90,36 @@ static void what_does_not_count(void **state)
     NEAR(f[0].noise_pct, 0.5);
     assert_true(isnan(f[1].temp_c));
     /* A board that has a case twice, and alone, is not compared with itself. */
-    rows[0][1] = row_of(0, 5);
+    rows[0][1] = case_of(0, 1.5, CHECKED_PASS);
     board_figures_of(boards, 1, f);
     assert_int_equal(f[0].shared, 0);
+    assert_int_equal(f[0].distinct, 2);
+    NEAR(f[0].within_pct, 100 * 0.5 / 1.25); /* 1 and 1.5 ms */
+    /* Beside another board its median counts, once. */
+    rows[1][0] = case_of(0, 2.5, CHECKED_PASS);
+    board_figures_of(boards, 2, f);
+    NEAR(f[1].distance_pct, -25); /* -50 and, of another case, 0 */
+    NEAR(f[0].distance_pct, 50);
+    /* A straight line through 1, 1, 1, 1.1, 1.1, 1.1 rises by 9 / 70 over 5 steps. */
+    NEAR(f[0].slope_pct, 100 * (0.45 / 17.5) * 5 / 1.05);
     board_figures_of(boards, 0, f);
+}
+
+static void deviations(void **state)
+{
+    double distances[10] = {0.1, -0.1, 0.2, -0.2, 0.3, -0.3, 0.05, -0.05, -9, NAN}, z[10];
+    (void)state;
+    board_deviations(distances, 10, z);
+    assert_true(isnan(z[9]));
+    assert_true(z[8] < -board_deviation_limit(9));
+    assert_true(z[5] > -3);
+    board_deviations(distances, 7, z); /* too few boards */
+    assert_true(isnan(z[0]));
+    for (int i = 0; i < 10; i++)
+        distances[i] = 1;
+    board_deviations(distances, 10, z); /* they do not differ */
+    assert_true(isnan(z[0]));
+    assert_true(board_deviation_limit(8) > board_deviation_limit(100));
 }
 
 static void medians(void **state)
@@ -104,6 +134,6 @@ static void medians(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(slow_board), cmocka_unit_test(what_does_not_count),
-                                       cmocka_unit_test(medians)};
+                                       cmocka_unit_test(deviations), cmocka_unit_test(medians)};
     return cmocka_run_group_tests_name("board_figures", tests, NULL, NULL);
 }

@@ -1,0 +1,296 @@
+/* The page of a fleet: who is slow, who is missing, and every board. */
+#include "cmd/report/boards.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
+#include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
+#include "cmd/report/page.h"
+
+/* A board is named only where it is slower by this much as well: in a fleet whose boards hardly differ, a robust
+ * standard deviation is a small number. */
+static const double LEAST_LOSS_PCT = 1;
+
+/* ---- figures ---- */
+
+static bool is_alike(const struct fleet_board *a, const struct fleet_board *b)
+{
+    return !strcmp(a->model, b->model) && a->options && b->options && !strcmp(a->options, b->options);
+}
+
+static int by_model(const void *left, const void *right)
+{
+    const struct fleet_board *a = *(const struct fleet_board *const *)left;
+    const struct fleet_board *b = *(const struct fleet_board *const *)right;
+    int order = strcmp(a->model, b->model);
+    if (order == 0)
+        order = strcmp(a->options ? a->options : "", b->options ? b->options : "");
+    return order ? order : a < b ? -1 : a > b;
+}
+
+/* The deviations of the boards of one model, sorted[from, to). */
+static void find_deviations(struct fleet_board **sorted, int from, int to)
+{
+    const int count = to - from;
+    double *distances = xcalloc((unsigned long)count + 1, sizeof *distances);
+    double *deviations = xcalloc((unsigned long)count + 1, sizeof *deviations);
+    int known = 0;
+    for (int i = 0; i < count; i++) {
+        distances[i] = sorted[from + i]->figures.distance_pct;
+        known += isfinite(distances[i]);
+    }
+    board_deviations(distances, count, deviations);
+    for (int i = 0; i < count; i++) {
+        struct fleet_board *b = sorted[from + i];
+        b->deviation = deviations[i];
+        b->is_slow = deviations[i] < -board_deviation_limit(known) && distances[i] < -LEAST_LOSS_PCT;
+    }
+    free(distances);
+    free(deviations);
+}
+
+static void make_figures(struct fleet *f)
+{
+    struct board_cases *boards = xcalloc((unsigned long)f->count + 1, sizeof *boards);
+    struct board_figures *figures = xcalloc((unsigned long)f->count + 1, sizeof *figures);
+    struct fleet_board **sorted = xcalloc((unsigned long)f->count + 1, sizeof(void *));
+    for (int i = 0; i < f->count; i++)
+        boards[i] = (struct board_cases){f->boards[i].model, f->boards[i].cases, f->boards[i].count};
+    board_figures_of(boards, f->count, figures);
+    for (int i = 0; i < f->count; i++) {
+        f->boards[i].figures = figures[i];
+        sorted[i] = &f->boards[i];
+    }
+    if (f->count > 1)
+        qsort(sorted, (size_t)f->count, sizeof *sorted, by_model);
+    for (int from = 0, to; from < f->count; from = to) {
+        for (to = from; to < f->count && !strcmp(sorted[to]->model, sorted[from]->model);)
+            to++;
+        find_deviations(sorted, from, to);
+    }
+    for (int from = 0, to; from < f->count; from = to) {
+        int most = 0;
+        for (to = from; to < f->count && (to == from || is_alike(sorted[to], sorted[from])); to++)
+            most = sorted[to]->figures.distinct > most ? sorted[to]->figures.distinct : most;
+        for (int i = from; i < to; i++)
+            sorted[i]->cases_asked = most;
+    }
+    free(sorted);
+    free(figures);
+    free(boards);
+}
+
+/* ---- the page ---- */
+
+/* The median of a figure over the other boards of the model. */
+static double fleet_median(const struct fleet *f, const struct fleet_board *b, size_t offset)
+{
+    double *values = xcalloc((unsigned long)f->count + 1, sizeof *values);
+    int count = 0;
+    for (int i = 0; i < f->count; i++) {
+        double value;
+        memcpy(&value, (const char *)&f->boards[i].figures + offset, sizeof value);
+        if (&f->boards[i] != b && isfinite(value) && !strcmp(f->boards[i].model, b->model))
+            values[count++] = value;
+    }
+    const double median = board_median(values, count);
+    free(values);
+    return median;
+}
+
+static void add_telemetry(const struct fleet *f, const struct fleet_board *b, struct text *line)
+{
+    const struct board_figures *g = &b->figures;
+    const double clock_mhz = fleet_median(f, b, offsetof(struct board_figures, sm_clock_mhz));
+    const double capped_pct = fleet_median(f, b, offsetof(struct board_figures, power_capped_pct));
+    const double temp_c = fleet_median(f, b, offsetof(struct board_figures, temp_c));
+    const size_t before = line->length;
+    if (g->sm_clock_mhz < 0.99 * clock_mhz)
+        text_add(line, "; clock %.0f MHz, fleet %.0f", g->sm_clock_mhz, clock_mhz);
+    if (g->power_capped_pct > capped_pct + 10)
+        text_add(line, "; power cap %.0f %% of the time, fleet %.0f", g->power_capped_pct, capped_pct);
+    if (g->throttled_pct > 1)
+        text_add(line, "; thermal or brake %.0f %% of the time", g->throttled_pct);
+    if (g->temp_c > temp_c + 8)
+        text_add(line, "; %.0f C, fleet %.0f", g->temp_c, temp_c);
+    if (b->ecc_uncorrected > 0)
+        text_add(line, "; %lld uncorrected ECC errors", (long long)b->ecc_uncorrected);
+    if (b->pcie_width >= 0 && b->pcie_width < b->pcie_width_max)
+        text_add(line, "; PCIe x%d of x%d", b->pcie_width, b->pcie_width_max);
+    if (line->length == before)
+        text_add(line, "; nothing in its telemetry");
+}
+
+static void put_outliers(struct page *page, const struct fleet *f)
+{
+    int named = 0, judged = 0;
+    page_heading(page, 2, "Slow boards");
+    for (int i = 0; i < f->count; i++) {
+        const struct fleet_board *b = &f->boards[i];
+        struct text line = {0};
+        judged += isfinite(b->deviation);
+        if (!b->is_slow)
+            continue;
+        text_add(&line, "%s %s: %.2f %% slower than the median of the others, %.1f robust standard deviations", b->host,
+                 b->pci, -b->figures.distance_pct, -b->deviation);
+        add_telemetry(f, b, &line);
+        page_item(page, "%s", text_string(&line));
+        text_free(&line);
+        named++;
+    }
+    if (judged == 0)
+        page_text(page, "No board is judged: a model needs %d boards with cases in common.", BOARDS_FEWEST);
+    else if (named == 0)
+        page_text(page, "None of %d boards.", judged);
+    page_text(page,
+              "A board is named where it is slower than the others by more than %g %% and by more than 5 + 64 / n "
+              "robust standard deviations of the n boards of its model (n at least %d).",
+              LEAST_LOSS_PCT, BOARDS_FEWEST);
+}
+
+static void put_missing(struct page *page, const struct fleet *f)
+{
+    int said = 0;
+    page_heading(page, 2, "Missing and failed");
+    for (int i = 0; i < f->absent.count; i++, said++)
+        page_item(page, "%s: no record", f->absent.names[i]);
+    for (int i = 0; i < f->unread_files.count; i++, said++)
+        page_item(page, "%s: cannot be read", f->unread_files.names[i]);
+    for (int i = 0; i < f->count; i++) {
+        const struct fleet_board *b = &f->boards[i];
+        if (b->count == 0)
+            page_item(page, "%s %s: no rows", b->host, b->pci);
+        else if (b->figures.distinct < b->cases_asked)
+            page_item(page, "%s %s: %d of %d cases, its record ends early", b->host, b->pci, b->figures.distinct,
+                      b->cases_asked);
+        if (b->figures.failed)
+            page_item(page, "%s %s: %d of %d rows failed", b->host, b->pci, b->figures.failed, b->figures.rows);
+        said += b->count == 0 || b->figures.distinct < b->cases_asked || b->figures.failed;
+    }
+    if (said == 0)
+        page_text(page, "None.");
+}
+
+/* A cell with a figure, empty where it was not measured. */
+static void put_figure(struct page *page, const char *format_digits, double value)
+{
+    char text[32] = "";
+    if (isfinite(value))
+        snprintf(text, sizeof text, "%.*f", *format_digits - '0', value);
+    page_cell(page, CELL_PLAIN, "%s", text);
+}
+
+static void put_boards(struct page *page, const struct fleet *f)
+{
+    static const char *const names[] = {"host",     "pci",     "board",   "rows", "TFLOPS", "speed %", "deviation",
+                                        "within %", "noise %", "slope %", "MHz",  "C",      "W",       "capped %"};
+    page_heading(page, 2, "Boards");
+    page_table(page, "lllrrrrrrrrrrr");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        page_cell(page, CELL_PLAIN, "%s", names[i]);
+    for (int i = 0; i < f->count; i++) {
+        const struct fleet_board *b = &f->boards[i];
+        const struct board_figures *g = &b->figures;
+        page_cell(page, b->is_slow ? CELL_BAD : CELL_PLAIN, "%s", b->host);
+        page_cell(page, CELL_PLAIN, "%s", b->pci);
+        page_cell(page, CELL_PLAIN, "%s", b->board);
+        page_cell(page, CELL_PLAIN, "%d", g->rows);
+        if (isfinite(g->tflops))
+            page_cell(page, CELL_PLAIN, "%.4g", g->tflops);
+        else
+            page_cell(page, CELL_PLAIN, "%s", "");
+        if (isfinite(g->distance_pct))
+            page_cell(page, b->is_slow ? CELL_BAD : CELL_PLAIN, "%+.2f", g->distance_pct);
+        else
+            page_cell(page, CELL_PLAIN, "%s", "");
+        put_figure(page, "1", b->deviation);
+        put_figure(page, "2", g->within_pct);
+        put_figure(page, "2", g->noise_pct);
+        put_figure(page, "2", g->slope_pct);
+        put_figure(page, "0", g->sm_clock_mhz);
+        put_figure(page, "0", g->temp_c);
+        put_figure(page, "0", g->power_w);
+        put_figure(page, "0", g->power_capped_pct);
+    }
+    page_text(
+        page,
+        "speed: of a board over the median of the others of its model, the median over the cases that they share. "
+        "deviation: of that, in robust standard deviations of the model. within: (longest - shortest) / median of a "
+        "case that a board has several times, noise: spread of the samples of a row, slope: change of the time from "
+        "the first sample to the last, as from heat; medians over its cases.");
+}
+
+static struct page *page_of(const struct fleet *f, bool has_map)
+{
+    struct page *page = page_open("Boards of a fleet");
+    page_text(page, "%d boards of %d hosts in %d records.", f->count, f->hosts, f->records);
+    if (f->unread)
+        page_warning(page, "%d record%s could not be read.", f->unread, f->unread == 1 ? "" : "s");
+    put_outliers(page, f);
+    put_missing(page, f);
+    if (has_map)
+        page_chart(page, "boards", "heat map: a line for each host, a cell for each of its boards");
+    put_boards(page, f);
+    return page;
+}
+
+static int write_failed(const char *path)
+{
+    log_error("%s: %s", path_shown(path).text, strerror(errno));
+    return EXIT_IO;
+}
+
+/* boards.md, boards.csv and boards.svg. */
+static int write_files(const struct fleet *f, const struct page *page, const char *dir)
+{
+    char *markdown = xasprintf("%s/boards.md", dir), *table = xasprintf("%s/boards.csv", dir);
+    char *map = xasprintf("%s/boards.svg", dir);
+    int status = path_make_dirs(dir) ? EXIT_OK : EXIT_IO;
+    FILE *out = status == EXIT_OK ? fopen(markdown, "we") : NULL;
+    if (out) {
+        page_write_markdown(page, out, true);
+        const bool is_whole = fflush(out) == 0 && !ferror(out);
+        if (fclose(out) != 0 || !is_whole)
+            status = write_failed(markdown);
+    } else if (status == EXIT_OK) {
+        status = write_failed(markdown);
+    }
+    if (status == EXIT_OK && !fleet_write_csv(f, table))
+        status = write_failed(table);
+    if (status == EXIT_OK && !fleet_write_svg(f, map))
+        status = write_failed(map);
+    free(markdown);
+    free(table);
+    free(map);
+    return status;
+}
+
+int boards_run(const struct options *o)
+{
+    struct fleet f = {0};
+    const bool is_none = o->out_dir && !strcmp(o->out_dir, "none"), has_files = o->out_dir && !is_none;
+    int status = fleet_read(o, &f);
+    if (f.records == 0) {
+        log_error("report --boards: no record was read");
+        status = EXIT_NOT_COMPARABLE;
+    } else {
+        make_figures(&f);
+        struct page *page = page_of(&f, has_files);
+        if (is_none)
+            page_write_markdown(page, stdout, false);
+        else if (!o->quiet)
+            page_write_text(page, stdout, terminal_width());
+        if (has_files)
+            status = exit_worst(status, write_files(&f, page, o->out_dir));
+        page_close(page);
+    }
+    fleet_free(&f);
+    return status;
+}
