@@ -31,8 +31,8 @@ const struct decide_rules decide_defaults = {
     .gate_gemm = 0.03,
     .gate_spread = 0.02,
     .gate_spread_pass = 0.01,
-    .gate_spread_cpu = 0.05,
     .gate_runs_max = 5,
+    .gate_load = 2,
 };
 
 enum decide_basis decide_basis_of(const struct decide_value *from, const struct decide_value *to)

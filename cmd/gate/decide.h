@@ -54,9 +54,11 @@ struct decide_rules {
     double gate_gemm;  /* of `gate`: largest change of the GEMM's time. A configuration that is slower either in time or
                           relative to the GEMM, but not in both, passes up to it and is inconclusive above it */
     /* Of `gate`: the standard deviation between processes, in logarithms, where neither the records nor other
-     * configurations tell it: for a regression, for a pass, and for both on the CPU. */
-    double gate_spread, gate_spread_pass, gate_spread_cpu;
+     * configurations tell it: for a regression, for a pass. Not on the CPU, where nothing is assumed. */
+    double gate_spread, gate_spread_pass;
     int gate_runs_max; /* of `gate`: largest number of processes that it measures */
+    double gate_load;  /* of `gate` on the CPU: a machine is busy whose load for each CPU is above it. A run of this
+                          program leaves up to 1 itself */
 };
 extern const struct decide_rules decide_defaults;
 

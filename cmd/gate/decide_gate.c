@@ -136,8 +136,7 @@ static void widen_by_spread(const struct decide_rules *rules, const struct decid
                             const struct decide_case *c, enum decide_measure m, double error, struct estimate *e)
 {
     const double scale = sqrt(1.0 / c->was_count + 1.0 / c->now_count);
-    const double assumed = f->is_cpu ? rules->gate_spread_cpu : rules->gate_spread;
-    const double least = f->is_cpu ? rules->gate_spread_cpu : rules->gate_spread_pass;
+    const double assumed = rules->gate_spread, least = rules->gate_spread_pass;
     const double own = freedom_of(c);
     if (own > 0) {
         const double others = fmin(own_weight, f->freedom[m] - own);
@@ -174,7 +173,7 @@ static struct estimate estimate_of(const struct decide_rules *rules, const struc
     widen_by_spread(rules, f, c, m, error, &e);
     add_within(c->was, c->was_count, &variance, &denominator);
     add_within(c->now, c->now_count, &variance, &denominator);
-    if (m == MEASURE_TIME && denominator > 0) {
+    if ((m == MEASURE_TIME || f->is_cpu) && denominator > 0) {
         const double freedom = variance * variance / denominator;
         e.within = quantile(error, floor(freedom)) * sqrt(variance);
         e.regress = fmax(e.regress, e.within);
@@ -210,6 +209,16 @@ static bool is_faster(const struct decide_rules *rules, const struct estimate *d
 static bool is_within(const struct decide_rules *rules, const struct estimate *e)
 {
     return e->pass < rules->gate_delta && e->change + e->pass < rules->gate_delta;
+}
+
+/* On the CPU one process may be slower or faster for a reason of its own by any factor. */
+static bool says_too_little(const struct decide_family *f, const struct decide_case *c, struct decide_gate *g)
+{
+    if (!f->is_cpu || (c->now_count > 1 && !f->is_busy))
+        return false;
+    g->state = DECIDE_INCONCLUSIVE;
+    g->reason = f->is_busy ? REASON_BUSY : REASON_ONE_NOW;
+    return true;
 }
 
 /* Slower by every measure that counts; see is_faster. */
@@ -262,9 +271,12 @@ static void judge(const struct decide_rules *rules, const struct decide_family *
     g->high = decider->change + decider->regress;
     g->spread = decider->deviation;
     g->possible = fmin(decider->pass, other->pass);
+    const bool faster = is_faster(rules, decider, other);
+    if (((slower && slower_too) || faster) && says_too_little(f, c, g))
+        return;
     if (slower && slower_too) {
         judge_slower(rules, c, decider, other, !f->is_cpu, g);
-    } else if (is_faster(rules, decider, other)) {
+    } else if (faster) {
         g->state = DECIDE_IMPROVE;
     } else if (!is_within(rules, decider) && !is_within(rules, other)) {
         g->state = DECIDE_INCONCLUSIVE;
@@ -291,6 +303,9 @@ struct decide_gate decide_gate(const struct decide_rules *rules, const struct de
     } else if (family->is_cpu && isnan(g.relative_change)) {
         g.state = DECIDE_INCONCLUSIVE;
         g.reason = REASON_NO_CONTROL;
+    } else if (family->is_cpu && c->was_count < 2) {
+        g.state = DECIDE_INCONCLUSIVE;
+        g.reason = REASON_ONE_BASELINE;
     } else {
         if (isnan(g.relative_change))
             g.reason = REASON_NO_GEMM;
@@ -308,6 +323,7 @@ bool decide_gate_needs_run(const struct decide_rules *rules, const struct decide
     case REASON_FAMILY:
     case REASON_SPREAD:
     case REASON_GEMM_CHANGED:
+    case REASON_ONE_NOW:
     case REASON_THROTTLED: return true;
     default: return g->state == DECIDE_REGRESS && runs < 2;
     }

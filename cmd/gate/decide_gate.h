@@ -16,6 +16,11 @@
  *    (Rousseeuw and Leroy, Robust Regression and Outlier Detection, 1987). That does not show what all have in common,
  *    and nothing is known from fewer than six: there gate_spread_* of the rules stands for it.
  *
+ * On the CPU other programs slow single processes down by any factor, also relative to the control: nothing stands for
+ * the spread there. One record of the baseline decides nothing, and a change is called slower or faster only with two
+ * processes on each side, measured while the machine was not busy. The noise within the processes counts for the time
+ * relative to the control, too.
+ *
  * A regression needs a change above the limit and a lower bound by Student's t above 0, with an error of 1 % that is
  * divided by the number of configurations. A pass needs an upper 95 % bound below the limit. */
 #ifndef FABENCH_DECIDE_GATE_H
@@ -46,7 +51,8 @@ struct decide_case {
 enum decide_measure { MEASURE_TIME, MEASURE_RELATIVE, MEASURES };
 struct decide_family {
     int count;
-    bool is_cpu; /* only times relative to a control count */
+    bool is_cpu;  /* only times relative to a control count */
+    bool is_busy; /* on the CPU: others used the machine while a record was measured */
     double variance[MEASURES], freedom[MEASURES];
 };
 struct decide_family decide_family_of(const struct decide_case *, int count, bool is_cpu);
@@ -61,6 +67,9 @@ enum decide_reason {
     REASON_SPREAD,       /* the runs differ by too much for this limit */
     REASON_NO_INTERVAL,  /* too few samples for an interval, on one side or both: nothing is decided */
     REASON_NO_CONTROL,   /* on the CPU, without an implementation that ran beside it in all records */
+    REASON_ONE_BASELINE, /* on the CPU, with one record of the baseline: nothing is decided */
+    REASON_ONE_NOW,      /* on the CPU, slower or faster in one process */
+    REASON_BUSY,         /* on the CPU, slower or faster while others used the machine */
     REASON_THROTTLED,
     REASON_NO_GEMM /* decided by its time alone */
 };

@@ -116,6 +116,20 @@ const char *gate_control_of(const struct gate_side *baseline)
     return has_other ? ours : NULL;
 }
 
+/* Was one of the records of a side measured while others used the machine? A record that does not say its load or its
+ * CPUs was not. */
+static bool was_busy(const struct decide_rules *rules, const struct gate_side *s)
+{
+    for (int f = 0; f < s->count; f++) {
+        const json_t *load = header_value(s->files[f].header, "host.load");
+        const json_t *cpus = header_value(s->files[f].header, "host.cpus");
+        if (json_is_number(load) && json_is_number(cpus) &&
+            json_number_value(load) > rules->gate_load * json_number_value(cpus))
+            return true;
+    }
+    return false;
+}
+
 /* ---- times ---- */
 
 static double over_control(const struct record_row *r, const char *control)
@@ -206,6 +220,7 @@ void gate_cases_make(struct gate_cases *g, const struct decide_rules *rules, con
                 compared[compared_count++] = c->times;
         }
     g->family = decide_family_of(compared, compared_count, gate_is_cpu(baseline));
+    g->family.is_busy = gate_is_cpu(baseline) && (was_busy(rules, baseline) || was_busy(rules, current));
     for (int i = 0; i < g->count; i++)
         if (g->items[i].is_compared)
             g->items[i].decision = decide_gate(rules, &g->family, &g->items[i].times);

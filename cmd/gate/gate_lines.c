@@ -107,6 +107,23 @@ static void describe_times(const struct decide_family *family, const struct gate
                  "no control: on the CPU a time alone says nothing, because other programs slow it down; naive must "
                  "run beside it in both records (--impl NAME,naive)");
         break;
+    case REASON_ONE_BASELINE:
+        snprintf(why, size,
+                 "one record of the baseline: on the CPU nothing tells how far two processes of one program differ; "
+                 "give more records (--baseline), five are better");
+        break;
+    case REASON_ONE_NOW:
+        snprintf(why, size,
+                 "%s in the one process of the current build: on the CPU a second one must confirm it; give more "
+                 "records (--current)",
+                 d->relative_change > 0 ? "slower" : "faster");
+        break;
+    case REASON_BUSY:
+        snprintf(why, size,
+                 "%s while others used the machine (its load was above %g for each CPU); give more records, of a "
+                 "quiet machine",
+                 d->relative_change > 0 ? "slower" : "faster", decide_defaults.gate_load);
+        break;
     case REASON_THROTTLED: snprintf(why, size, "measured under thermal slowdown"); break;
     case REASON_NO_GEMM:
         snprintf(why, size, d->state == DECIDE_PASS ? "" : "by its time alone: no GEMM ceiling here");
@@ -415,6 +432,7 @@ void gate_describe_rest(const struct gate_lines *lines, const struct gate_cases 
 {
     double sum = 0, possible = 0;
     int count = 0, used = 0;
+    bool is_open = false, lacks_baselines = false;
     text[0] = 0;
     for (int i = 0; i < cases->count; i++) {
         const struct gate_case *const c = &cases->items[i];
@@ -426,6 +444,8 @@ void gate_describe_rest(const struct gate_lines *lines, const struct gate_cases 
         }
         if (c->decision.reason == REASON_SPREAD)
             possible = fmax(possible, c->decision.possible);
+        is_open |= c->decision.state == DECIDE_INCONCLUSIVE;
+        lacks_baselines |= c->decision.reason == REASON_ONE_BASELINE;
     }
     if (count)
         used += snprintf(text + used, size - (size_t)used, "; GEMM time %+.1f %%", per_cent(sum / count));
@@ -433,6 +453,11 @@ void gate_describe_rest(const struct gate_lines *lines, const struct gate_cases 
         used += snprintf(text + used, size - (size_t)used,
                          "; the noise allows a limit of %.1f %% (--delta), or give further records (--baseline)",
                          round_up(possible));
+    else if (is_open)
+        used += snprintf(text + used, size - (size_t)used, "; give more records (%s)",
+                         lacks_baselines     ? "--baseline; five are better"
+                         : o->currents.count ? "--baseline, --current"
+                                             : "--baseline");
     if (lines->not_requested)
         snprintf(text + used, size - (size_t)used, "; %d more of the baseline %s", lines->not_requested,
                  o->currents.count ? "are not in this record" : "were not asked for");

@@ -153,13 +153,33 @@ for pair in "lone lone_slow" "lone_slow lone" "lone_slow lone_slow"; do
     expect_stdout 'no control: on the CPU a time alone says nothing'
     expect "nothing passes" test "$(grep -cE '^(pass|IMPROVE|REGRESS)' verdicts/verdicts.csv)" -eq 0
 done
-# One process each says too little for 5 % on the CPU: a limit that would do is named.
-gate --baseline calm1.jsonl --current calm2.jsonl
+# On the CPU one record of the baseline decides nothing, whatever the limit, and one of the current build no change.
+for pair in "calm1 calm2" "calm1 slow1" "slow1 calm1"; do
+    gate --baseline "${pair% *}.jsonl" --current "${pair#* }.jsonl" --delta 15%
+    expect_code 4
+    expect_stdout 'one record of the baseline: on the CPU'
+    expect_stdout '^INCONCLUSIVE: 3 undecided of 3; give more records \(--baseline; five are better\)'
+    expect "nothing passes" test "$(grep -cE '^(pass|IMPROVE|REGRESS)' verdicts/verdicts.csv)" -eq 0
+done
+for pair in "calm slow" "slow calm"; do
+    gate --baseline "${pair% *}1.jsonl" --baseline "${pair% *}2.jsonl" --current "${pair#* }3.jsonl"
+    expect_code 4
+    expect_stdout '(slower|faster) in the one process of the current build'
+    expect "the others pass" test "$(verdict 128 fused_fake) $(verdict 256 fused_fake)" = "pass INCONCLUSIVE"
+done
+# Nor while others used the machine: a load above 2 for each CPU.
+for n in 1 2 3; do
+    record "full$n.jsonl" "$cpu load=4.5 cpus=2"
+    record "quiet$n.jsonl" "$cpu load=3.9 cpus=2"
+done
+several full slow
 expect_code 4
-expect_stdout 'the times may vary by 5\.1 % from process to process \(1 process of the'
-limit=$(sed -n 's/.*the noise allows a limit of \([0-9.]*\) %.*/\1/p' out)
-gate --baseline calm1.jsonl --current calm2.jsonl --delta "$limit%"
+expect_stdout 'slower while others used the machine'
+expect "nothing slower" test "$(verdict 256 fused_fake)" = INCONCLUSIVE
+several full calm
 expect_code 0
+several quiet slow
+expect_code 3
 
 # Several processes of the baseline: what they differ by is the noise, and a limit below it is not accepted.
 for n in 1 2 3 4 5; do

@@ -10,7 +10,7 @@
  *   noise=0.2             largest deviation of a process, per cent; a fixed sequence
  *   shifts=(0 0.6 0)      added to the time of each problem times -1, 0, 1, -1, ... of process 0, 1, 2, 3, ...
  *   gemm_shift=0.05       likewise of all shares, relative
- *   arch=cpu load=4.0     of the machine; empty = the record does not say
+ *   arch=cpu load=4.0 cpus=2   of the machine; empty = the record does not say
  *   device method schema throttled impl control control_share version
  *                         facts of the record; control empty = an implementation that is refused
  *   clock=1.0             factor of the times that shares do not show
@@ -43,7 +43,8 @@ static char noise[TEXT_BYTES] = "0.2", gemm_shift[TEXT_BYTES] = "0", device[TEXT
             method[TEXT_BYTES] = "1", schema[TEXT_BYTES] = "1", throttled[TEXT_BYTES] = "0",
             impl[TEXT_BYTES] = "fused_fake", control[TEXT_BYTES] = "naive", control_share[TEXT_BYTES] = "20",
             version[TEXT_BYTES] = "fabench 9.9 (fake)", clock_factor[TEXT_BYTES] = "1.0", sleep_s[TEXT_BYTES] = "0",
-            arch[TEXT_BYTES], load[TEXT_BYTES], run[TEXT_BYTES], run_instead[TEXT_BYTES], always_instead[TEXT_BYTES];
+            arch[TEXT_BYTES], load[TEXT_BYTES], cpus[TEXT_BYTES], run[TEXT_BYTES], run_instead[TEXT_BYTES],
+            always_instead[TEXT_BYTES];
 
 static const struct {
     const char *name;
@@ -66,6 +67,7 @@ static const struct {
                 {"control_share", NULL, control_share},
                 {"arch", NULL, arch},
                 {"load", NULL, load},
+                {"cpus", NULL, cpus},
                 {"version", NULL, version},
                 {"clock", NULL, clock_factor},
                 {"sleep_s", NULL, sleep_s},
@@ -186,7 +188,7 @@ static void print_header(int count)
     printf("\"device\":{\"name\":\"%s\",\"driver\":\"1.2\"%s%s%s},", device, *arch ? ",\"arch\":\"" : "", arch,
            *arch ? "\"" : "");
     if (*load)
-        printf("\"host\":{\"load\":%s},", load);
+        printf("\"host\":{\"load\":%s%s%s},", load, *cpus ? ",\"cpus\":" : "", cpus);
     printf("\"policy\":{\"method\":\"%s\",\"l2\":\"cold\",\"round_members\":[\"fused\"]}}\n", method);
 }
 

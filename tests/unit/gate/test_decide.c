@@ -633,6 +633,81 @@ static void gate_on_the_cpu(void **state)
     }
 }
 
+/* On the CPU a change needs two processes on each side, a machine that was not busy, and less noise within them. */
+static void gate_of_few_processes_on_the_cpu(void **state)
+{
+    (void)state;
+    struct decide_stored was[3], now[3];
+    for (int loss = -1; loss <= 1; loss++)
+        for (int wases = 1; wases <= 3; wases++)
+            for (int nows = 1; nows <= 3; nows++)
+                for (int busy = 0; busy < 2; busy++) {
+                    for (int i = 0; i < 3; i++) {
+                        was[i] = now[i] = run_of(10, 0.1, NAN);
+                        was[i].over_control = 3 + 0.01 * i;
+                        now[i].over_control = (3 + 0.01 * i) * exp(-0.4 * loss);
+                    }
+                    const struct decide_case c = {was, now, wases, nows};
+                    struct decide_family f = decide_family_of(&c, 1, true);
+                    f.is_busy = busy;
+                    const struct decide_gate g = decide_gate(&decide_defaults, &f, &c);
+                    const bool is_open = wases == 1 || (loss && (nows == 1 || busy));
+                    assert_int_equal(g.state, is_open    ? DECIDE_INCONCLUSIVE
+                                              : loss > 0 ? DECIDE_REGRESS
+                                              : loss < 0 ? DECIDE_IMPROVE
+                                                         : DECIDE_PASS);
+                    assert_int_equal(g.reason, !is_open     ? REASON_NONE
+                                               : wases == 1 ? REASON_ONE_BASELINE
+                                               : busy       ? REASON_BUSY
+                                                            : REASON_ONE_NOW);
+                    /* a second process may confirm a change, it does not mend the baseline */
+                    assert_int_equal(decide_gate_needs_run(&decide_defaults, &g, nows), g.reason == REASON_ONE_NOW);
+                }
+    /* Six samples that differ by half: the ratio to the control is no better known than the median. */
+    const struct decide_case c = {was, now, 3, 3};
+    for (int i = 0; i < 3; i++) {
+        was[i] = now[i] = (struct decide_stored){10, 7, 13, NAN, NAN, 3 + 0.01 * i, 0, 6};
+        now[i].over_control *= 0.8;
+    }
+    const struct decide_family f = decide_family_of(&c, 1, true);
+    assert_int_equal(decide_gate(&decide_defaults, &f, &c).state, DECIDE_INCONCLUSIVE);
+}
+
+/* A crowded CPU: processes of one program that differ by 10 to 40 % relative to the control, also by single slow ones.
+ * No gate of four configurations may call it slower or faster more often than once in a hundred. */
+static void a_crowded_cpu_raises_no_alarm(void **state)
+{
+    (void)state;
+    enum { RUNS = 1000, CONFIGURATIONS = 4 };
+    for (int baselines = 1; baselines <= 5; baselines += 2)
+        for (int nows = 1; nows <= 5; nows += 2)
+            for (int percent = 10; percent <= 40; percent += 10) {
+                int alarms = 0;
+                random_state = 20261128;
+                for (int run = 0; run < RUNS; run++) {
+                    struct decide_stored was[CONFIGURATIONS][5], now[CONFIGURATIONS][5];
+                    struct decide_case cases[CONFIGURATIONS];
+                    bool is_alarm = false;
+                    for (int c = 0; c < CONFIGURATIONS; c++) {
+                        for (int i = 0; i < 5; i++) {
+                            was[c][i] = now[c][i] = run_of(10, 0.3, NAN);
+                            was[c][i].over_control = exp(0.01 * percent * normal());
+                            now[c][i].over_control = exp(0.01 * percent * normal());
+                        }
+                        cases[c] = (struct decide_case){was[c], now[c], baselines, nows};
+                    }
+                    const struct decide_family f = decide_family_of(cases, CONFIGURATIONS, true);
+                    for (int c = 0; c < CONFIGURATIONS; c++) {
+                        const enum decide_state s = decide_gate(&decide_defaults, &f, &cases[c]).state;
+                        is_alarm |= s == DECIDE_REGRESS || s == DECIDE_IMPROVE;
+                    }
+                    alarms += is_alarm;
+                }
+                /* slower and faster each have an error of 1 % */
+                assert_true(baselines > 1 && nows > 1 ? alarms <= RUNS * 2 / 100 : alarms == 0);
+            }
+}
+
 /* Without an interval on either side nothing is decided, whichever way the times differ. */
 static void gate_without_an_interval(void **state)
 {
@@ -794,6 +869,8 @@ int main(void)
         cmocka_unit_test(gate_without_certainty),
         cmocka_unit_test(gate_on_a_device_without_a_gemm),
         cmocka_unit_test(gate_on_the_cpu),
+        cmocka_unit_test(gate_of_few_processes_on_the_cpu),
+        cmocka_unit_test(a_crowded_cpu_raises_no_alarm),
         cmocka_unit_test(gate_without_an_interval),
         cmocka_unit_test(gate_by_the_number_of_configurations),
         cmocka_unit_test(gate_with_several_baselines),
