@@ -109,10 +109,11 @@ struct tensor_shape tensor_file_shape_of(const struct attn_problem *p, enum prob
 
 enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
-    const bool is_input = tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_V;
     if (is_bias(tensor))
         return p->bias_dtype;
-    return problem_is_array(tensor) ? ATTN_FP32 : is_input ? p->dtype : attn_output_dtype(p);
+    if (tensor == TENSOR_K || tensor == TENSOR_V)
+        return attn_kv_dtype(p);
+    return problem_is_array(tensor) ? ATTN_FP32 : tensor == TENSOR_Q ? p->dtype : attn_output_dtype(p);
 }
 
 /* NULL for those that have no strides. */
@@ -228,7 +229,9 @@ static enum attn_status make_scales(struct backend *be, const struct plan_item *
                                     struct attn_message *why)
 {
     const float **const to[QUANTISED_COUNT] = {&set->tensors.scale_q, &set->tensors.scale_k, &set->tensors.scale_v};
-    for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(item->problem.dtype); i++) {
+    for (int i = 0; i < QUANTISED_COUNT; i++) {
+        if (!quantise_has(&item->problem, (enum quantised)i))
+            continue;
         if (i == QUANTISED_V && attn_v_is_in_k(&item->problem)) {
             set->tensors.scale_v = set->tensors.scale_k;
             continue;
@@ -442,7 +445,8 @@ double tensor_set_bytes(const struct plan_item *item)
         problem_array(&item->problem, item->arrays, (enum problem_array)i, &array_bytes);
         bytes += (double)array_bytes;
     }
-    for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(item->problem.dtype); i++)
-        bytes += (double)quantise_scales(&item->problem, (enum quantised)i) * sizeof(float);
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (quantise_has(&item->problem, (enum quantised)i))
+            bytes += (double)quantise_scales(&item->problem, (enum quantised)i) * sizeof(float);
     return bytes;
 }

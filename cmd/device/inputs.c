@@ -145,18 +145,25 @@ static bool has_8_bits(const char *dir, enum problem_tensor tensor)
     return has;
 }
 
-bool inputs_are_quantised(const struct plan_item *item, const char *input_dir)
+/* An input that has 8 bits in every problem whose inputs have: Q, or of a cache alone K. */
+static enum problem_tensor first_quantised(const struct plan_item *item)
 {
-    return attn_dtype_is_8_bit(item->problem.dtype) && !(input_dir && has_8_bits(input_dir, TENSOR_Q));
+    return quantise_has(&item->problem, QUANTISED_Q) ? TENSOR_Q : TENSOR_K;
 }
 
-/* Q, K and V all hold 8-bit integers, as Q does. */
+bool inputs_are_quantised(const struct plan_item *item, const char *input_dir)
+{
+    return quantise_has(&item->problem, QUANTISED_K) && !(input_dir && has_8_bits(input_dir, first_quantised(item)));
+}
+
+/* All inputs that have 8 bits hold 8-bit integers, as the first of them does. */
 static bool are_all_8_bits(const struct plan_item *item, const char *dir, struct attn_message *why)
 {
     for (int i = 0; i < QUANTISED_COUNT; i++)
-        if (has_own_memory(item, quantised[i]) && !has_8_bits(dir, quantised[i])) {
-            snprintf(why->text, sizeof why->text, "%.300s/%s.npy: has no 8-bit integers, but q.npy beside it has", dir,
-                     problem_tensor_name(quantised[i]));
+        if (quantise_has(&item->problem, (enum quantised)i) && has_own_memory(item, quantised[i]) &&
+            !has_8_bits(dir, quantised[i])) {
+            snprintf(why->text, sizeof why->text, "%.300s/%s.npy: has no 8-bit integers, but %s.npy beside it has", dir,
+                     problem_tensor_name(quantised[i]), problem_tensor_name(first_quantised(item)));
             return false;
         }
     return true;
@@ -186,11 +193,12 @@ static bool read_scales(const struct plan_item *item, enum quantised tensor, con
     return good && fits;
 }
 
-/* The item whose tensors 8-bit ones are made from: the same in bf16. */
+/* The item whose tensors 8-bit ones are made from: the same in bf16, or in the type of a 16-bit Q. */
 static struct plan_item item_before(const struct plan_item *item)
 {
     struct plan_item before = *item;
-    before.problem.dtype = ATTN_BF16;
+    before.problem.dtype = quantise_has(&item->problem, QUANTISED_Q) ? ATTN_BF16 : item->problem.dtype;
+    before.problem.cache_dtype = ATTN_FP32;
     before.problem.quant_scale = ATTN_SCALE_NONE;
     before.problem.scale_block = 0;
     return before;
@@ -201,7 +209,7 @@ static bool are_8_bit_inputs_readable(const struct plan_item *item, const char *
     bool good = are_all_8_bits(item, input_dir, why);
     for (int i = 0; i < QUANTISED_COUNT && good; i++) {
         struct npy file = {.data = NULL};
-        if (!has_own_memory(item, quantised[i]))
+        if (!quantise_has(&item->problem, (enum quantised)i) || !has_own_memory(item, quantised[i]))
             continue;
         good = read_scales(item, (enum quantised)i, input_dir, &file, why);
         if (good)
@@ -215,7 +223,8 @@ bool inputs_readable(const struct plan_item *asked, const char *input_dir, struc
     static const enum problem_tensor inputs[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO};
     const bool is_quantised = inputs_are_quantised(asked, input_dir);
     const struct plan_item before = item_before(asked), *item = is_quantised ? &before : asked;
-    if (attn_dtype_is_8_bit(asked->problem.dtype) && !is_quantised && !are_8_bit_inputs_readable(asked, input_dir, why))
+    if (quantise_has(&asked->problem, QUANTISED_K) && !is_quantised &&
+        !are_8_bit_inputs_readable(asked, input_dir, why))
         return false;
     if (item->problem.bias_heads > 0) {
         struct npy file;
@@ -408,10 +417,12 @@ static enum attn_status read_8_bit_inputs(struct backend *be, const struct plan_
         struct npy file = {.data = NULL};
         if (!has_own_memory(item, quantised[i]))
             continue;
-        if (!read_scales(item, (enum quantised)i, input_dir, &file, why))
-            return ATTN_ERROR;
-        memcpy(set->scale_values[i], file.data, file.bytes);
-        npy_free(&file);
+        if (quantise_has(&item->problem, (enum quantised)i)) {
+            if (!read_scales(item, (enum quantised)i, input_dir, &file, why))
+                return ATTN_ERROR;
+            memcpy(set->scale_values[i], file.data, file.bytes);
+            npy_free(&file);
+        }
         TRY(upload_npy(be, item, quantised[i], input_dir, set, why));
     }
     return upload_scales(be, set, why);
@@ -427,7 +438,7 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
     struct quantise_job job = {.problem = &item->problem,
                                .tensor = which,
                                .from = tensor_of(&item->problem, &before->tensors, tensor),
-                               .from_dtype = ATTN_BF16,
+                               .from_dtype = item_before(item).problem.dtype,
                                .to = tensor_of(&item->problem, &set->tensors, tensor),
                                .scales = set->scale_values[which],
                                .is_rotated = item->hadamard && which != QUANTISED_V,
@@ -472,7 +483,10 @@ static enum attn_status fill_8_bit_inputs(struct backend *be, const struct plan_
     set->quant_ms = 0;
     for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
         if (has_own_memory(item, quantised[i]))
-            status = quantise_tensor(be, item, &before, (enum quantised)i, set, why);
+            status = quantise_has(&item->problem, (enum quantised)i)
+                         ? quantise_tensor(be, item, &before, (enum quantised)i, set, why)
+                         : be->ops->copy(be, set->buffers[quantised[i]].data, before.buffers[quantised[i]].data,
+                                         before.buffers[quantised[i]].bytes, why);
     tensor_set_free(be, &before);
     return status == ATTN_OK ? upload_scales(be, set, why) : status;
 }
@@ -529,7 +543,7 @@ enum attn_status inputs_fill(struct backend *be, const struct plan_item *item, c
     TRY(fill_arrays(be, item, set, why));
     if (item->problem.bias_heads > 0)
         TRY(fill_input(be, item, TENSOR_BIAS, FILL_BIAS, input_dir, set, why));
-    if (attn_dtype_is_8_bit(item->problem.dtype))
+    if (quantise_has(&item->problem, QUANTISED_K))
         return fill_8_bit_inputs(be, item, input_dir, set, why);
     TRY(fill_input(be, item, TENSOR_Q, FILL_Q, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_K, FILL_K, input_dir, set, why));

@@ -53,6 +53,7 @@ struct options {
     struct int_list q_lens, kv_lens; /* not given: by preset; equal */
     bool dtypes_given, dtypes[5];    /* indexed by attn_dtype; not given: by device */
     bool out_dtypes[2];              /* of O of 8-bit inputs: bf16, fp16 */
+    bool cache_dtypes[3];            /* of K and V of a cache: none = that of Q, e4m3, e5m2 */
     bool fp8_scales[3];              /* attn_quant_scale - 1: tensor, head, block */
     int64_t scale_block;             /* 0 = not given: 128 */
     bool hadamard;                   /* 8-bit inputs: Q and K are rotated first */

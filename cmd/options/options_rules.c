@@ -114,6 +114,8 @@ static bool check_8_bits(const struct parse *p)
     return true;
 }
 
+static bool has_cache_dtype(const struct options *o) { return o->cache_dtypes[1] || o->cache_dtypes[2]; }
+
 /* Decode stands alone: the defaults of a run with several modes, and what it means by lengths, are others. */
 static bool check_decode(const struct parse *p)
 {
@@ -123,6 +125,14 @@ static bool check_decode(const struct parse *p)
         if (typed(p, of_decode[i]) && strcmp(typed(p, of_decode[i]), "0") != 0)
             return options_refuse(of_decode[i], typed(p, of_decode[i]),
                                   "needs --mode decode, a forward against a cache");
+    if (has_cache_dtype(o)) {
+        const char *const value = typed(p, "--cache-dtype"), *const wide = o->dtypes[ATTN_FP32] ? "fp32" : NULL;
+        if (!o->modes[MODE_DECODE] && !o->input_dir)
+            return options_refuse("--cache-dtype", value, "needs --mode decode, a forward against a cache");
+        if (o->dtypes_given && (wide || first_dtype(o, true)))
+            return options_refuse("--cache-dtype", value, "cannot be used with --dtype %s; Q must be fp16 or bf16",
+                                  wide ? wide : first_dtype(o, true));
+    }
     for (int i = 0; i < o->head_dims.count && !o->modes[MODE_DECODE] && !o->input_dir; i++)
         if (dims_qk(o->head_dims.values[i]) == DIMS_CACHE_QK && o->command != COMMAND_VERIFY)
             return options_refuse("--d", typed(p, "--d"), "%dx%d needs --mode decode, a forward against a cache",

@@ -17,6 +17,7 @@ static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
 static const char *const dump_dtype_names[] = {[DUMP_NATIVE] = "native", [DUMP_FP32] = "fp32", NULL};
+static const char *const cache_dtype_names[] = {"none", "e4m3", "e5m2", NULL};
 static const char *const out_dtype_names[] = {"bf16", "fp16", NULL};
 static const char *const causal_names[] = {"no", "yes", "both", NULL};
 
@@ -143,6 +144,13 @@ const struct option_def option_table[] = {
      .detail =
          "Rows of a page of the cache, a multiple of 8; 0 is a contiguous cache. Pages lie in an order drawn from "
          "--seed; what no sequence uses is NaN."},
+    {"--cache-dtype", NULL, KIND_CHOICE_SET, AT(cache_dtypes), .choices = cache_dtype_names, .fallback = "none",
+     .help = "8-bit K and V of a cache, 16-bit Q", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .detail = "Types of K and V of a cache in --mode decode, beside Q and O in 16 bits; none: that of Q. They are "
+               "drawn in the "
+               "type of Q and quantised before the timing, with a scale for each sequence and key head. Without "
+               "--dtype a CPU, "
+               "which computes in fp32, takes a Q in bf16."},
     {"--block-mask", NULL, KIND_WORDS, AT(block_masks), LATE("none"), .unit = "SPEC,...",
      .help = "computes some blocks of S only", .is_rare = true, .is_joined = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Blocks of rows and keys that are computed; the others are not visible. random:DENSITY: each with this "

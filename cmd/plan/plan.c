@@ -84,8 +84,14 @@ int plan_kinds_of(const struct options *o, enum attn_dtype dtype, struct attn_pr
     static const enum attn_dtype outputs[] = {ATTN_BF16, ATTN_FP16}; /* in the order of --out-dtype's names */
     int count = 0;
     if (!attn_dtype_is_8_bit(dtype)) {
-        kinds[0] = (struct attn_problem){.dtype = dtype};
-        return 1;
+        static const enum attn_dtype caches[] = {ATTN_FP32, ATTN_E4M3, ATTN_E5M2}; /* as --cache-dtype numbers them */
+        for (int c = 1; c < 3 && dtype != ATTN_FP32; c++)
+            if (o->cache_dtypes[c])
+                kinds[count++] =
+                    (struct attn_problem){.dtype = dtype, .cache_dtype = caches[c], .quant_scale = ATTN_SCALE_HEAD};
+        if (o->cache_dtypes[0] || count == 0)
+            kinds[count++] = (struct attn_problem){.dtype = dtype};
+        return count;
     }
     for (int out = 0; out < 2; out++)
         for (int scale = ATTN_SCALE_TENSOR; scale <= ATTN_SCALE_BLOCK; scale++) {
@@ -415,7 +421,7 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
     if (o->dtypes_given)
         return o->dtypes[dtype];
     if (platform == ATTN_CPU)
-        return dtype == ATTN_FP32;
+        return dtype == (o->cache_dtypes[1] || o->cache_dtypes[2] ? ATTN_BF16 : ATTN_FP32);
     if (preset == PRESET_FULL)
         return dtype == ATTN_FP16 || dtype == ATTN_BF16;
     const bool takes_bf16 =

@@ -53,6 +53,8 @@ static bool is_of_8_bits(const struct problem_field *field)
 static bool has_kind(const struct options *o, const struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
+    if (is_given(o, "--cache-dtype") && !o->cache_dtypes[p->cache_dtype == ATTN_E5M2 ? 2 : p->cache_dtype == ATTN_E4M3])
+        return false;
     if (!attn_dtype_is_8_bit(p->dtype))
         return !is_given(o, "--fp8-scale") && !is_given(o, "--out-dtype") && !o->scale_block && !o->hadamard;
     return (!is_given(o, "--out-dtype") || o->out_dtypes[p->out_dtype == ATTN_FP16]) &&
@@ -64,6 +66,10 @@ static bool has_kind(const struct options *o, const struct plan_item *item)
 static bool is_legal_kind(const struct problem_key *k)
 {
     const bool has_blocks = k->quant_scale == ATTN_SCALE_BLOCK;
+    if (k->cache_dtype >= 0)
+        return attn_dtype_is_8_bit((enum attn_dtype)k->cache_dtype) &&
+               (k->dtype == ATTN_FP16 || k->dtype == ATTN_BF16) && k->mode == MODE_DECODE && k->out_dtype < 0 &&
+               k->quant_scale == ATTN_SCALE_HEAD && k->scale_block == 0 && k->hadamard == 0;
     if (!attn_dtype_is_8_bit((enum attn_dtype)k->dtype))
         return k->out_dtype < 0 && k->quant_scale == ATTN_SCALE_NONE && k->scale_block == 0 && k->hadamard == 0;
     return k->mode == ATTN_FWD && (k->out_dtype == ATTN_BF16 || k->out_dtype == ATTN_FP16) &&
@@ -207,6 +213,8 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
                                            .quant_scale = (enum attn_quant_scale)key->quant_scale,
                                            .scale_block = key->scale_block,
                                            .v_head_dim = key->v_head_dim > 0 ? key->v_head_dim : 0}};
+    if (key->cache_dtype >= 0)
+        item->problem.cache_dtype = (enum attn_dtype)key->cache_dtype;
     if (key->out_dtype >= 0)
         item->problem.out_dtype = (enum attn_dtype)key->out_dtype;
     const struct problem_attributes attributes = problem_attributes_of(key);

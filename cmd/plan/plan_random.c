@@ -101,6 +101,20 @@ static void draw_8_bits(struct random_draw *d)
         d->item->problem.dtype = asked[between(d, 0, count - 1)];
 }
 
+/* A fifth of the other caches have 8 bits beside 16-bit queries, unless --dtype leaves out these. */
+static void draw_cache_dtype(struct random_draw *d)
+{
+    const struct options *o = d->options;
+    struct attn_problem *p = &d->item->problem;
+    const bool is_drawn = chance(d, 20);
+    const enum attn_dtype of_q = chance(d, 50) ? ATTN_FP16 : ATTN_BF16, cache = chance(d, 50) ? ATTN_E4M3 : ATTN_E5M2;
+    if (!is_cache(d) || has_8_bits(d) || !is_drawn || (o->dtypes_given && !o->dtypes[of_q]))
+        return;
+    p->dtype = of_q;
+    p->cache_dtype = cache;
+    p->quant_scale = ATTN_SCALE_HEAD;
+}
+
 static void draw_out_dtype(struct random_draw *d)
 {
     static const enum attn_dtype all[] = {ATTN_BF16, ATTN_FP16}; /* as --out-dtype numbers them */
@@ -448,7 +462,7 @@ static void draw_logit_mean(struct random_draw *d)
     static const double sizes[] = {-20000, -2000, -500, 100, 20000};
     const double mean = sizes[between(d, 0, LENGTH_OF(sizes) - 1)];
     const bool is_drawn = chance(d, 5) && fill_takes_logit_std(d->item->dist) &&
-                          !attn_dtype_is_8_bit(d->item->problem.dtype) &&
+                          !attn_dtype_is_8_bit(attn_kv_dtype(&d->item->problem)) &&
                           fabs(mean) < 1e8 * fabs((double)d->item->problem.scale);
     d->item->logit_mean = is_drawn ? mean : 0;
 }
@@ -466,6 +480,7 @@ static const struct random_attribute attributes[] = {
     {"cache", draw_cache},
     {"dtype", draw_dtype},
     {"8 bits", draw_8_bits},
+    {"cache-dtype", draw_cache_dtype},
     {"out-dtype", draw_out_dtype},
     {"fp8-scale", draw_fp8_scale},
     {"scale-block", draw_scale_block},

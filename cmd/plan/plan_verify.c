@@ -210,6 +210,18 @@ static const struct hard_cache later_caches[] = {
      DIMS_CACHE},
 };
 
+/* 8-bit K and V beside 16-bit Q and O: one new token in pages and not, chunks of a prefill, V in the columns of K. */
+static const struct hard_cache narrow_caches[] = {
+    {{3, 8, 2, 1, 300, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:300:1:129", -1, {.page_size = 16}, 0},
+    {{2, 4, 4, 5, 260, FILL_SHARP, ATTN_BHSD, false, false, 0}, "list:260:64", 50, {.page_size = 0}, 0},
+    {{3, 4, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0},
+     "list:130x390:1x257:64x64",
+     -1,
+     {.page_size = 64, .has_sink = true},
+     0},
+    {{2, 16, 1, 1, 190, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:190:65", -1, {.page_size = 16}, DIMS_CACHE},
+};
+
 /* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len
  * and kv_len of packed sequences are those of the list. */
 struct hard_arrays {
@@ -334,6 +346,7 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
     p->out_dtype = kind->out_dtype;
     p->quant_scale = kind->quant_scale;
     p->scale_block = kind->scale_block;
+    p->cache_dtype = kind->cache_dtype;
     p->layout = shape->layout;
     p->causal = causal;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)p->head_dim)) : (float)o->scale;
@@ -478,6 +491,17 @@ static void add_later_caches(const struct options *o, const struct attn_problem 
     cross_caches(o, later_caches, sizeof later_caches / sizeof later_caches[0], kind, plan);
 }
 
+/* Where the dtype is that of Q: 16 bits, also on a CPU, whose implementations take them beside such a cache alone. */
+static void add_narrow_caches(const struct options *o, enum attn_dtype dtype, struct plan *plan)
+{
+    static const enum attn_dtype caches[] = {ATTN_E4M3, ATTN_E5M2};
+    const bool is_wanted = o->dtypes_given ? o->dtypes[dtype] : true;
+    for (int c = 0; c < 2 && is_wanted && (dtype == ATTN_FP16 || dtype == ATTN_BF16); c++) {
+        const struct attn_problem kind = {.dtype = dtype, .cache_dtype = caches[c], .quant_scale = ATTN_SCALE_HEAD};
+        cross_caches(o, narrow_caches, sizeof narrow_caches / sizeof narrow_caches[0], &kind, plan);
+    }
+}
+
 /* True when the words of `part` follow each other in `name`; words have - between them. */
 static bool has_words(const char *name, const char *part)
 {
@@ -617,5 +641,7 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         for (int k = 0; k < kind_count; k++)
             add_later_caches(o, &kinds[k], plan);
     }
+    for (int t = 0; t < 5; t++)
+        add_narrow_caches(o, dtypes[t], plan);
     return finish_plan(o, EXIT_OK, plan);
 }

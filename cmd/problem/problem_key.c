@@ -35,7 +35,12 @@ static bool is_normal(const struct problem_key *k) { return k->dist == FILL_NORM
 static bool has_no_left(const struct problem_key *k) { return k->window_left < 0; }
 static bool has_no_right(const struct problem_key *k) { return k->window_right < 0; }
 static bool has_default_output(const struct problem_key *k) { return k->out_dtype < 0 || k->out_dtype == ATTN_BF16; }
-static bool has_default_scales(const struct problem_key *k) { return k->quant_scale <= ATTN_SCALE_TENSOR; }
+static bool has_no_cache_dtype(const struct problem_key *k) { return k->cache_dtype < 0; }
+/* --fp8-scale is for 8-bit Q, K and V; a cache's K and V have scales of heads. */
+static bool has_default_scales(const struct problem_key *k)
+{
+    return k->quant_scale <= ATTN_SCALE_TENSOR || !has_no_cache_dtype(k);
+}
 static bool has_default_blocks(const struct problem_key *k) { return k->scale_block <= 0 || k->scale_block == 128; }
 static bool is_not_rotated(const struct problem_key *k) { return k->hadamard != 1; }
 static bool has_no_bias(const struct problem_key *k) { return k->bias <= BIAS_NONE; }
@@ -140,7 +145,10 @@ const struct problem_field problem_fields[] = {
                                   .meaning = "what the first columns of Q and K add to all logits",
                                   .option = "--logit-mean", .is_compared = true, .may_be_empty = true},
     {NAMED(bias), .meaning = "which sequences and heads have a bias of their own: none, full, heads, batch",
-     .option = "--bias", .is_default = has_no_bias, .is_compared = true, .label = "bias", .absent = "none"}};
+     .option = "--bias", .is_default = has_no_bias, .is_compared = true, .label = "bias", .absent = "none"},
+    {FIELD(cache_dtype, PROBLEM_NAME), .names = problem_dtype_names,
+     .meaning = "type of K and V of a cache, where it is not dtype: e4m3, e5m2", .option = "--cache-dtype",
+     .is_default = has_no_cache_dtype, .is_compared = true, .label = "cache", .may_be_empty = true}};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
@@ -211,7 +219,8 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .scale_block = p->scale_block,
                               .v_head_dim = attn_v_head_dim(p) == p->head_dim ? INT64_MIN : p->v_head_dim,
                               PROBLEM_ATTRIBUTES(FROM_PROBLEM) PROBLEM_LATER_ATTRIBUTES(FROM_PROBLEM).bias =
-                                  problem_bias_of(p)};
+                                  problem_bias_of(p),
+                              .cache_dtype = p->cache_dtype != ATTN_FP32 ? (int)p->cache_dtype : -1};
     snprintf(key.lengths, sizeof key.lengths, "%s", arrays && arrays->lengths[0] ? arrays->lengths : "fixed");
     snprintf(key.block_mask, sizeof key.block_mask, "%s",
              arrays && arrays->block_mask[0] ? arrays->block_mask : "none");

@@ -24,6 +24,7 @@ struct problem_key {
     int l2;                             /* l2_policy */
     double logit_std;                   /* standard deviation that Q is scaled to give the logits; absent = as drawn */
     double logit_mean;                  /* what is added to all logits; absent = nothing */
+    int cache_dtype;                    /* attn_dtype */
     char lengths[PROBLEM_TEXT_SIZE];    /* problem_arrays.h */
     int64_t total_q;                    /* query tokens of all sequences; absent = they are not packed */
     char block_mask[PROBLEM_TEXT_SIZE]; /* problem_arrays.h */

@@ -175,7 +175,7 @@ static double largest_logit_of(const struct plan_item *item)
                                    .logit_std = item->logit_std,
                                    .logit_mean = item->logit_mean,
                                    .scale = (double)item->problem.scale};
-    if (item->folder || attn_dtype_is_8_bit(item->problem.dtype) || item->problem.has_alibi ||
+    if (item->folder || attn_dtype_is_8_bit(attn_kv_dtype(&item->problem)) || item->problem.has_alibi ||
         item->problem.bias_heads > 0)
         return INFINITY;
     return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
@@ -409,6 +409,7 @@ static enum attn_status add_difference(struct backend *be, const struct plan_ite
     struct reference_outputs out = after->reference; /* its place in the whole problem */
     void *memory = NULL;
     view.problem.dtype = before_item->problem.dtype;
+    view.problem.cache_dtype = ATTN_FP32;
     view.problem.quant_scale = ATTN_SCALE_NONE;
     view.problem.scale_block = 0;
     const struct attn_problem *p = &view.problem;

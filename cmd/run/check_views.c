@@ -48,8 +48,9 @@ struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struc
         moved.page_table +=
             view->batch_offset * ((view->problem.kv_len + view->problem.page_size - 1) / view->problem.page_size);
     moved.lse = NULL;
-    if (moved.scale_q) {
+    if (moved.scale_q)
         moved.scale_q += view->scale_q_offset;
+    if (moved.scale_k) {
         moved.scale_k += view->scale_kv_offset;
         moved.scale_v += view->scale_kv_offset;
     }

@@ -87,7 +87,7 @@ enum attn_status denormals_measure(struct backend *be, enum attn_mode mode, cons
 {
     const struct attn_problem *p = &view->problem;
     memset(&view->sizes, 0, sizeof view->sizes);
-    if (p->dtype != ATTN_FP16 || (mode == ATTN_FWD && p->dropout == 0))
+    if (p->dtype != ATTN_FP16 || attn_kv_dtype(p) != ATTN_FP16 || (mode == ATTN_FWD && p->dropout == 0))
         return ATTN_OK;
     if (mode == ATTN_FWD)
         return measure_values(be, p, t->v, &view->sizes.v, why);

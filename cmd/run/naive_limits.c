@@ -50,7 +50,7 @@ static double largest_mean(const struct attn_problem *p) { return attn_output_dt
 /* For --dist peak: where the largest logit of a row is not above the others by hundreds, or is not exact enough. */
 static const char *limits_of_peak(const struct attn_problem *p)
 {
-    if (attn_dtype_is_8_bit(p->dtype))
+    if (attn_dtype_is_8_bit(attn_kv_dtype(p)))
         return "naive rounds 8-bit inputs times their scales to 16 bits, and S: logits this large are beyond it";
     if (p->mask_block > 0)
         return "naive rounds S to 16 bits: the block mask hides the peak of some rows, and without it logits this "
@@ -65,7 +65,7 @@ const char *naive_limits(const struct plan_item *item, enum attn_platform platfo
     const struct attn_problem *p = &item->problem;
     const bool is_steep =
         item->dist == FILL_SHARP || item->dist == FILL_HUGE || item->dist == FILL_RISING || item->dist == FILL_FALLING;
-    if (p->dtype == ATTN_FP32 || (platform == ATTN_CPU && attn_dtype_is_8_bit(p->dtype)))
+    if (p->dtype == ATTN_FP32 || (platform == ATTN_CPU && attn_dtype_is_8_bit(attn_kv_dtype(p))))
         return NULL;
     if (fabs(item->logit_mean) > largest_mean(p))
         return "naive rounds S to 16 bits: logits with a common part this large are beyond it";

@@ -28,8 +28,9 @@ struct host_tensors host_tensors_make(const struct attn_problem *p, enum attn_mo
     for (int i = 0; i < TENSOR_COUNT; i++)
         if (has_tensor(p, mode, (enum problem_tensor)i))
             t.at[i] = xcalloc((unsigned long)host_tensors_elements(p, (enum problem_tensor)i), sizeof(float));
-    for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(p->dtype); i++)
-        t.scales[i] = xcalloc((unsigned long)quantise_scales(p, (enum quantised)i), sizeof(float));
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (quantise_has(p, (enum quantised)i))
+            t.scales[i] = xcalloc((unsigned long)quantise_scales(p, (enum quantised)i), sizeof(float));
     return t;
 }
 

@@ -138,6 +138,9 @@ struct cpu_widened {
  * but the LSE; else refuses with a sentence. */
 enum attn_status cpu_accepts_types(const struct attn_request *, struct attn_message *why);
 
+/* Whether the inputs are copied: those of 8 bits, and the 16-bit queries of an 8-bit cache. */
+bool cpu_is_widened(const struct attn_problem *);
+
 /* Bytes of the copies, a multiple of 64; 0 where the inputs are fp32. */
 size_t cpu_widened_bytes(const struct attn_problem *);
 

@@ -54,7 +54,8 @@ enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS | ATTN_WITH_V_HEAD_DIM |
             ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS |
-            ATTN_WITH_INVARIANT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS,
+            ATTN_WITH_INVARIANT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS |
+            ATTN_WITH_CACHE_DTYPE,
     SPLITS_MAX = 1024
 };
 
@@ -484,7 +485,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return status;
     const struct layout layout = workspace_layout(request, kernels);
     const struct attn_problem *p = request->problem;
-    const bool has_8_bits = attn_dtype_is_8_bit(p->dtype);
+    const bool has_8_bits = cpu_is_widened(p);
     struct cpu_widened wide;
     struct call call = {p, tensors, kernels, &layout, p->q_heads / p->kv_heads, false, false};
     if (has_8_bits) {

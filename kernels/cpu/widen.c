@@ -1,4 +1,4 @@
-/* Copies of 8-bit inputs in fp32. */
+/* Copies of 8-bit inputs, and of 16-bit queries of an 8-bit cache, in fp32. */
 #include "kernels/cpu/cpu_kernels.h"
 
 #include <omp.h>
@@ -6,12 +6,25 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/small_floats.h"
 
+static enum attn_status accepts_cache(const struct attn_problem *p, struct attn_message *why)
+{
+    if (p->lengths != ATTN_CACHE || !attn_dtype_is_8_bit(p->cache_dtype) || p->quant_scale != ATTN_SCALE_HEAD)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes a cache in e4m3 or e5m2 with scales of heads");
+    if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes an 8-bit cache beside queries in fp16 or bf16 only");
+    return ATTN_OK;
+}
+
+bool cpu_is_widened(const struct attn_problem *p) { return attn_dtype_is_8_bit(attn_kv_dtype(p)); }
+
 enum attn_status cpu_accepts_types(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const unsigned left_out = attn_default_outputs(request->mode) & ~attn_wanted_outputs(request);
     if (left_out & ~(unsigned)ATTN_LSE)
         return attn_fail(why, ATTN_UNSUPPORTED, "leaves out the LSE of a forward only");
+    if (p->cache_dtype != ATTN_FP32)
+        return accepts_cache(p, why);
     if (!attn_dtype_is_8_bit(p->dtype))
         return p->dtype == ATTN_FP32 ? ATTN_OK : attn_fail(why, ATTN_UNSUPPORTED, "computes in fp32 only");
     if (request->mode != ATTN_FWD)
@@ -31,7 +44,7 @@ static int64_t rows_of(const struct attn_problem *p, bool is_kv)
 
 size_t cpu_widened_bytes(const struct attn_problem *p)
 {
-    if (!attn_dtype_is_8_bit(p->dtype))
+    if (!cpu_is_widened(p))
         return 0;
     const size_t rows = (size_t)rows_of(p, false) + (size_t)rows_of(p, true);
     return (rows * (size_t)(p->head_dim + attn_v_head_dim(p)) * sizeof(float) + 63) / 64 * 64;
@@ -59,11 +72,23 @@ static void widen_row(int64_t d, const float table[256], const uint8_t *from, fl
         to[c] = table[from[c]] * scale;
 }
 
+static void widen_16_bits(int64_t d, enum attn_dtype dtype, const uint16_t *from, float *to)
+{
+    for (int64_t c = 0; c < d; c++)
+        to[c] = dtype == ATTN_BF16 ? attn_from_bf16(from[c]) : attn_from_fp16(from[c]);
+}
+
 static void widen_queries(const struct attn_problem *p, const struct attn_tensors *t, const float table[256], int64_t b,
                           int64_t head, const struct cpu_widened *wide)
 {
     const int64_t rows = attn_sequence_at(p, t, b).q_len, group = p->q_heads / p->kv_heads;
     for (int64_t i = 0; i < rows; i++) {
+        if (!attn_dtype_is_8_bit(p->dtype)) {
+            widen_16_bits(p->head_dim, p->dtype, (const uint16_t *)t->q.data + attn_row_offset(p, t, t->q, b, head, i),
+                          (float *)wide->tensors.q.data +
+                              attn_row_offset(&wide->problem, t, wide->tensors.q, b, head, i));
+            continue;
+        }
         const int64_t scale = attn_scale_index(p, t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, group, b, head, i);
         widen_row(p->head_dim, table, (const uint8_t *)t->q.data + attn_row_offset(p, t, t->q, b, head, i),
                   t->scale_q ? t->scale_q[scale] : 1.0f,
@@ -91,14 +116,14 @@ void cpu_widen(const struct attn_request *request, const struct attn_tensors *t,
     const struct attn_problem *p = request->problem;
     float table[256], *next = memory;
     *wide = (struct cpu_widened){*p, *t};
-    wide->problem.dtype = ATTN_FP32;
+    wide->problem.dtype = wide->problem.cache_dtype = ATTN_FP32;
     wide->problem.quant_scale = ATTN_SCALE_NONE;
     wide->problem.page_size = 0;
     wide->tensors.q = place(p, false, p->head_dim, &next);
     wide->tensors.o = place(p, false, attn_v_head_dim(p), &next);
     wide->tensors.k = place(p, true, p->head_dim, &next);
     wide->tensors.v = place(p, true, attn_v_head_dim(p), &next);
-    fill_table(p->dtype, table);
+    fill_table(attn_kv_dtype(p), table);
     const int64_t q_tasks = p->batch * p->q_heads, tasks = q_tasks + p->batch * p->kv_heads;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(request->device->threads > 0 ? request->device->threads : 1)
     for (int64_t task = 0; task < tasks; task++)
@@ -119,7 +144,7 @@ void cpu_narrow(const struct attn_request *request, const struct cpu_widened *wi
                 (const float *)wide->tensors.o.data + attn_row_offset(&wide->problem, t, wide->tensors.o, b, head, i);
             uint16_t *to = (uint16_t *)t->o.data + attn_row_offset(p, t, t->o, b, head, i);
             for (int64_t c = 0; c < attn_v_head_dim(p); c++)
-                to[c] = p->out_dtype == ATTN_BF16 ? attn_to_bf16(from[c]) : attn_to_fp16(from[c]);
+                to[c] = attn_output_dtype(p) == ATTN_BF16 ? attn_to_bf16(from[c]) : attn_to_fp16(from[c]);
         }
     }
 }

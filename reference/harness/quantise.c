@@ -67,6 +67,11 @@ static int64_t offset_of(const struct quantise_job *job, const struct attn_tenso
     return b * t->stride_batch + head * t->stride_head + row * t->stride_row;
 }
 
+static enum attn_dtype dtype_of(const struct quantise_job *job)
+{
+    return job->tensor == QUANTISED_Q ? job->problem->dtype : attn_kv_dtype(job->problem);
+}
+
 /* The columns of the tensor. */
 static int64_t columns_of(const struct quantise_job *job)
 {
@@ -111,7 +116,7 @@ static void store(const struct quantise_job *job, int64_t b, int64_t head)
         const int64_t to = offset_of(job, &job->to, b, head, i);
         load_row(job, b, head, i, row);
         for (int64_t c = 0; c < columns_of(job); c++)
-            fill_store(job->to.data, p->dtype, to + c, row[c] / scale);
+            fill_store(job->to.data, dtype_of(job), to + c, row[c] / scale);
     }
 }
 
@@ -137,7 +142,7 @@ void quantise(const struct quantise_job *job, int threads_wanted)
     const struct attn_problem *p = job->problem;
     const struct rows r = rows_of(p, job->tensor);
     const int64_t count = quantise_scales(p, job->tensor);
-    const float most = p->dtype == ATTN_E4M3 ? 448.0f : 57344.0f;
+    const float most = dtype_of(job) == ATTN_E4M3 ? 448.0f : 57344.0f;
     for (int64_t i = 0; i < count; i++)
         job->scales[i] = 0;
     if (p->quant_scale != ATTN_SCALE_HEAD && p->quant_scale != ATTN_SCALE_BLOCK) {

@@ -16,6 +16,12 @@
 
 enum quantised { QUANTISED_Q, QUANTISED_K, QUANTISED_V, QUANTISED_COUNT };
 
+/* Whether the tensor has 8 bits, and so scales. Of an 8-bit cache of 16-bit queries K and V alone. */
+static inline bool quantise_has(const struct attn_problem *p, enum quantised tensor)
+{
+    return attn_dtype_is_8_bit(tensor == QUANTISED_Q ? p->dtype : attn_kv_dtype(p));
+}
+
 /* Floats in the array of scales of one tensor; 1, or as struct attn_tensors says. */
 int64_t quantise_scales(const struct attn_problem *, enum quantised);
 
@@ -33,7 +39,7 @@ struct quantise_job {
     const int32_t *page_table; /* where they lie in pages */
     struct attn_tensor from;   /* in from_dtype; finite values */
     enum attn_dtype from_dtype;
-    struct attn_tensor to; /* in problem->dtype */
+    struct attn_tensor to; /* in the problem's type of this tensor, which quantise_has */
     float *scales;         /* quantise_scales of them */
     bool is_rotated;
     uint64_t seed; /* of the random signs */

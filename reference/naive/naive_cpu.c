@@ -39,7 +39,7 @@ enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
             ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
             ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS | ATTN_WITH_FAST |
-            ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS
+            ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS | ATTN_WITH_CACHE_DTYPE
 };
 
 static int64_t rows_of_scores(const struct attn_problem *p)
@@ -102,7 +102,7 @@ static int64_t widest_of(const struct attn_problem *p)
 /* Elements of K, or of V, that are gathered from pages; 0 = none: the copies of 8-bit inputs have no pages. */
 static size_t gathered_elements(const struct attn_problem *p)
 {
-    return p->page_size > 0 && !attn_dtype_is_8_bit(p->dtype)
+    return p->page_size > 0 && !cpu_is_widened(p)
                ? (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->kv_len * (size_t)widest_of(p)
                : 0;
 }
@@ -514,7 +514,7 @@ static enum attn_status prepare(const struct attn_request *request, const struct
 static void forward(struct passes *x, const struct attn_request *request, float *s)
 {
     const struct attn_tensors *asked = x->t;
-    const bool has_8_bits = attn_dtype_is_8_bit(x->p->dtype);
+    const bool has_8_bits = cpu_is_widened(x->p);
     struct cpu_widened wide = {*x->p, *x->t};
     size_t s_bytes = 0;
     scores_bytes(x->p, &s_bytes);

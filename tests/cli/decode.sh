@@ -126,6 +126,38 @@ run "${common[@]}" --dtype e4m3 --fp8-scale tensor,head,block --scale-block 32 -
 expect_code 0
 expect_stdout '6 of 6 rows checked.*all pass'
 
+# 8-bit K and V beside 16-bit Q and O: bytes of each type, the same row by its repro, a dump with its scales.
+run "${common[@]}" --cache-dtype e4m3,e5m2 --lengths list:140:7:33 --page-size 16 --out none --csv narrow.csv \
+    --jsonl narrow.jsonl
+expect_code 0
+expect_stdout '4 of 4 rows checked.*all pass'
+expect_stdout 'decode causal .*bf16.*cache e5m2'
+expect_stdout 'quantising the inputs changes O'
+expect "the type of Q" test "$(csv_cell narrow.csv 1 dtype)" = bf16
+expect "that of K and V" test "$(csv_cell narrow.csv 1 cache_dtype)" = e4m3
+expect "scales of heads" test "$(csv_cell narrow.csv 1 quant_scale)" = head
+expect "bytes of two types" awk -v b="$(csv_cell narrow.csv 1 min_gb)" \
+    'BEGIN { r = b * 1e9 / (2 * 3 * 4 * 64 * 2 + 3 * 4 * 4 + 2 * 180 * 2 * 64); exit !(r > 0.999999 && r < 1.000001) }'
+eval "set -- $(csv_cell narrow.csv 4 repro)"
+shift
+run "$@" --out none --csv again.csv
+expect_code 0
+for name in mode dtype cache_dtype quant_scale lengths page_size flops min_gb; do
+    expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell narrow.csv 4 $name)"
+done
+run gate --baseline narrow.jsonl --current narrow.jsonl --soft 4,5
+expect_code 0
+run "${common[@]}" --cache-dtype e4m3 --lengths list:40:7 --page-size 8 --out none --dump n --check sample
+expect_code 0
+expect "K in 8 bits" grep -q '"dtype": "e4m3"' n/*/tensors.json
+expect "scales of K, not of Q" test -n "$(echo n/*/scale_k.npy)" -a ! -e "$(echo n/*/scale_q.npy)"
+run --device cpu --input n --out none --impl naive,fused --csv dumped.csv --samples 6 --min-time-ms 1
+expect_code 0
+expect "its cache" test "$(csv_cell dumped.csv 1 cache_dtype)" = e4m3
+run verify --device cpu --outputs n --out none
+expect_code 0
+expect_stdout '2 of 2 rows checked'
+
 # A dump is the problem again: its keys in their order, not in pages; results of others are judged with it.
 run "${common[@]}" --lengths list:40:7 --page-size 8 --seqlen 3 --out none --dump d --check sample
 expect_code 0

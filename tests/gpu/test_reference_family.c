@@ -38,10 +38,11 @@ static void *upload(struct copies *c, const void *from, int64_t elements, size_t
 static struct attn_tensors upload_inputs(struct copies *c, const struct attn_problem *p, const struct attn_tensors *t)
 {
     const size_t in = attn_dtype_bytes(p->dtype), out = attn_dtype_bytes(attn_output_dtype(p));
+    const size_t of_keys = attn_dtype_bytes(attn_kv_dtype(p));
     struct attn_tensors d = *t;
     d.q.data = upload(c, t->q.data, q_rows(p) * p->head_dim, in);
-    d.k.data = upload(c, t->k.data, kv_elements(p, p->head_dim), in);
-    d.v.data = attn_v_is_in_k(p) ? d.k.data : upload(c, t->v.data, kv_elements(p, attn_v_head_dim(p)), in);
+    d.k.data = upload(c, t->k.data, kv_elements(p, p->head_dim), of_keys);
+    d.v.data = attn_v_is_in_k(p) ? d.k.data : upload(c, t->v.data, kv_elements(p, attn_v_head_dim(p)), of_keys);
     d.dout.data = upload(c, t->dout.data, q_rows(p) * attn_v_head_dim(p), out);
     d.cu_seqlens_q = upload(c, t->cu_seqlens_q, p->batch + 1, sizeof(int32_t));
     d.cu_seqlens_k = upload(c, t->cu_seqlens_k, p->batch + 1, sizeof(int32_t));
@@ -322,9 +323,10 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
     struct attn_message why = {""};
     struct reference_outputs got = {0};
     const enum attn_status accepted = attn_naive_cuda.accepts(&request, &why);
-    if (p->lengths == ATTN_CACHE && p->total_q != 0) { /* which naive does not compute on CUDA */
+    if (p->lengths == ATTN_CACHE && (p->total_q != 0 || p->cache_dtype)) { /* which naive does not compute on CUDA */
         assert_int_equal(accepted, ATTN_UNSUPPORTED);
-        assert_string_equal(why.text, "takes no numbers of new rows that differ");
+        assert_string_equal(why.text, p->cache_dtype ? "takes no 8-bit cache of 16-bit queries"
+                                                     : "takes no numbers of new rows that differ");
         return;
     }
     if (accepted != ATTN_OK)
@@ -431,6 +433,8 @@ static const struct attn_problem problems[] = {
     {BASE(5, 4, 2, 70, 150, 16, true, -1, -1), MIXED, .page_size = 16},
     {BASE(6, 2, 1, 20, 40, 8, false, 12, -1), MIXED, DROPOUT, .has_sink = true, .layout = ATTN_BHSD},
     {BASE(5, 4, 2, 40, 90, 16, true, -1, -1), MIXED, .page_size = 16, EIGHT(ATTN_E4M3, BLOCK, 16)},
+    {BASE(3, 4, 2, 7, 60, 16, false, 9, -1), CACHE(0), NARROW_CACHE(ATTN_E5M2, ATTN_FP16), DROPOUT},
+    {BASE(5, 4, 2, 40, 90, 16, true, -1, -1), MIXED, .page_size = 8, NARROW_CACHE(ATTN_E4M3, ATTN_BF16)},
     {ANY, EIGHT(ATTN_E4M3, TENSOR, 0)},
     {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0)},
     {CAUSAL, EIGHT(ATTN_E4M3, BLOCK, 32), .layout = ATTN_BHSD},

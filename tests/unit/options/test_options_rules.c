@@ -134,6 +134,11 @@ static void decode_and_others(void **state)
     refused("--mode decode",
             "--mode decode: needs the lengths of the caches: --kv-len N, --lengths SPEC or a --preset");
     refused("--page-size 16", "--page-size 16: needs --mode decode, a forward against a cache");
+    refused("--cache-dtype e4m3", "--cache-dtype e4m3: needs --mode decode, a forward against a cache");
+    refused("--mode decode --kv-len 8 --cache-dtype none,e5m2 --dtype fp32",
+            "--cache-dtype none,e5m2: cannot be used with --dtype fp32; Q must be fp16 or bf16");
+    refused("--mode decode --kv-len 8 --cache-dtype e5m2 --dtype e4m3",
+            "--cache-dtype e5m2: cannot be used with --dtype e4m3; Q must be fp16 or bf16");
     refused("--mode bwd --splits 2", "--splits 2: needs --mode decode, a forward against a cache");
     refused("--mode decode --kv-len 64 --block-mask local:1",
             "--block-mask local:1: cannot be used with --mode decode, whose few rows have no blocks; must be left out");

@@ -41,7 +41,7 @@ struct seen {
     int left, left_zero, left_beyond, right, both, dropout, wide_seed, softcap, scaled, logit_std, deterministic, graph;
     int packed, zero_length, drawn_lengths, mask, packed_mask;
     int new_tokens[RANDOM_NEW_TOKENS + 1], cache_lengths[4], pages[2], splits[2], cache_dropout, cache_8_bits,
-        whole_page, chunks, no_row;
+        whole_page, chunks, no_row, narrow[2];
     int out_dtypes[2], scales[3], hadamard[2], odd_block, block_beyond, packed_8_bits, masked_8_bits;
 };
 
@@ -64,6 +64,7 @@ static void look_at_cache(const struct plan_item *item, struct seen *s)
     s->splits[item->splits > 0]++;
     s->cache_dropout += p->dropout > 0;
     s->cache_8_bits += attn_dtype_is_8_bit(p->dtype);
+    s->narrow[p->cache_dtype == ATTN_E4M3] += p->cache_dtype != ATTN_FP32;
     assert_true(item->mode == ATTN_FWD && p->mask_block == 0 && p->page_size % 8 == 0 && p->batch > 0);
 }
 
@@ -102,7 +103,7 @@ static void look_at(const struct plan_item *item, struct seen *s)
     s->causal[p->causal]++;
     s->layouts[p->layout]++;
     s->dists[item->dist]++;
-    s->dtypes[p->dtype]++;
+    s->dtypes[p->dtype] += p->cache_dtype == ATTN_FP32;
     s->strides[item->strides]++;
     s->mha += group == 1 && p->kv_heads > 1;
     s->gqa += group > 1 && p->kv_heads > 1;
@@ -163,10 +164,11 @@ static void assert_occurs(const struct seen *s, enum attn_platform platform)
     assert_all(s->cache_lengths, 4, "lengths of caches: fixed, list, uniform, lognormal");
     assert_all(s->out_dtypes, 2, "types of O");
     assert_all(s->scales, 3, "scales");
-    const int of_caches[] = {
-        s->pages[0],      s->pages[1],          s->splits[0],         s->splits[1], s->cache_dropout, s->cache_8_bits,
-        s->whole_page,    s->hadamard[0],       s->hadamard[1],       s->odd_block, s->block_beyond,  s->packed_8_bits,
-        s->masked_8_bits, s->dtypes[ATTN_E4M3], s->dtypes[ATTN_E5M2], s->chunks,    s->no_row};
+    const int of_caches[] = {s->pages[0],      s->pages[1],          s->splits[0],         s->splits[1],
+                             s->cache_dropout, s->cache_8_bits,      s->whole_page,        s->hadamard[0],
+                             s->hadamard[1],   s->odd_block,         s->block_beyond,      s->packed_8_bits,
+                             s->masked_8_bits, s->dtypes[ATTN_E4M3], s->dtypes[ATTN_E5M2], s->chunks,
+                             s->no_row,        s->narrow[0],         s->narrow[1]};
     assert_all(of_caches, (int)(sizeof of_caches / sizeof of_caches[0]), "caches and 8 bits, in the order of the list");
     assert_true(platform == ATTN_CPU ? s->graph == 0 : s->graph > 0);
     assert_true(platform == ATTN_CPU ? s->dtypes[ATTN_FP32] && !s->dtypes[ATTN_FP16] && !s->dtypes[ATTN_BF16]
@@ -223,7 +225,8 @@ static bool row_differs(const struct options *o, const struct random_attribute *
     return differs;
 }
 
-/* Each row of the table draws at least two different values for a dense problem, or for one of 8 bits with a cache. */
+/* Each row of the table draws at least two different values for a dense problem, for one with a cache, or for one of 8
+ * bits with a cache. */
 static void each_row_changes_something(void **state)
 {
     (void)state;
@@ -233,12 +236,14 @@ static void each_row_changes_something(void **state)
     struct attn_problem dense = {
         .head_dim = 64, .q_len = 65, .kv_len = 65, .q_heads = 2, .kv_heads = 2, .window_left = -1, .window_right = -1};
     dense.scale = 0.125f;
-    struct attn_problem narrow = dense;
-    narrow.lengths = ATTN_CACHE;
+    struct attn_problem cache = dense;
+    cache.lengths = ATTN_CACHE;
+    struct attn_problem narrow = cache;
     narrow.dtype = ATTN_E4M3;
     narrow.quant_scale = ATTN_SCALE_BLOCK;
     for (int r = 0; r < count; r++) {
-        if (!row_differs(&o, &rows[r], &dense) && !row_differs(&o, &rows[r], &narrow))
+        if (!row_differs(&o, &rows[r], &dense) && !row_differs(&o, &rows[r], &cache) &&
+            !row_differs(&o, &rows[r], &narrow))
             fail_msg("row %s always draws the same", rows[r].name);
         for (int other = 0; other < r; other++)
             assert_string_not_equal(rows[other].name, rows[r].name);

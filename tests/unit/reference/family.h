@@ -230,18 +230,20 @@ static inline struct made make(const struct attn_problem *problem)
         make_bias(&m, &random);
     if (p->quant_scale) {
         const int64_t per_block = p->scale_block ? p->scale_block : 1;
-        m.t.scale_q = make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
+        float *const scale_q =
+            make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
+        m.t.scale_q = p->cache_dtype ? NULL : scale_q;
         m.t.scale_k = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
         m.t.scale_v = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
     }
     const int64_t dv = attn_v_head_dim(p);
     m.t.q = make_tensor(&m, p->dtype, batch, p->q_heads, q_len, p->head_dim, FILL_Q);
-    m.t.k = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, p->head_dim, FILL_K);
+    m.t.k = make_tensor(&m, attn_kv_dtype(p), kv_batch, p->kv_heads, kv_len, p->head_dim, FILL_K);
     if (attn_v_is_in_k(p)) {
         m.t.v = m.t.k;
         m.t.scale_v = m.t.scale_k;
     } else {
-        m.t.v = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, dv, FILL_V);
+        m.t.v = make_tensor(&m, attn_kv_dtype(p), kv_batch, p->kv_heads, kv_len, dv, FILL_V);
     }
     m.t.dout = make_tensor(&m, attn_output_dtype(p), batch, p->q_heads, q_len, dv, FILL_DO);
     return m;
@@ -347,6 +349,12 @@ static inline struct attn_problem drawn_problem(int number)
         p.bias_dtype = random_below(&random, 2) ? ATTN_FP32 : attn_output_dtype(&p);
     }
     p.total_q = p.lengths == ATTN_CACHE && random_below(&random, 3) == 0; /* 1: rows are packed; `make` says how many */
+    if (p.lengths == ATTN_CACHE && p.bias_heads == 0 && random_below(&random, 3) == 0) {
+        p.dtype = random_below(&random, 2) ? ATTN_FP16 : ATTN_BF16;
+        p.cache_dtype = random_below(&random, 2) ? ATTN_E4M3 : ATTN_E5M2;
+        p.quant_scale = ATTN_SCALE_HEAD;
+        p.scale_block = 0;
+    }
     return p;
 }
 
@@ -360,9 +368,9 @@ static inline void poison_cache(struct made *m)
                 const int64_t k = attn_key_offset(p, &m->t, m->t.k, b, h, j);
                 const int64_t v = attn_key_offset(p, &m->t, m->t.v, b, h, j);
                 for (int64_t c = 0; c < p->head_dim; c++)
-                    fill_store(m->t.k.data, p->dtype, k + c, NAN);
+                    fill_store(m->t.k.data, attn_kv_dtype(p), k + c, NAN);
                 for (int64_t c = 0; c < attn_v_head_dim(p); c++)
-                    fill_store(m->t.v.data, p->dtype, v + c, NAN);
+                    fill_store(m->t.v.data, attn_kv_dtype(p), v + c, NAN);
             }
 }
 
@@ -376,6 +384,7 @@ static inline void poison_cache(struct made *m)
 #define PACKED .lengths = ATTN_PACKED
 #define MIXED .lengths = ATTN_CACHE, .total_q = 1 /* new rows of several lengths; `make` says how many */
 #define MASK(rows, planes, heads) .mask_block = rows, .mask_batch = planes, .mask_heads = heads
+#define NARROW_CACHE(type, of_q) .cache_dtype = type, .dtype = of_q, .quant_scale = ATTN_SCALE_HEAD
 #define EIGHT(type, mode, block)                                                                                       \
     .dtype = type, .out_dtype = ATTN_BF16, .quant_scale = ATTN_SCALE_##mode, .scale_block = block
 

@@ -50,7 +50,7 @@ static void row_of_q(const struct made *m, int64_t b, int64_t h, int64_t i, doub
     double scale = 1;
     if (p->quant_scale == ATTN_SCALE_TENSOR)
         scale = (double)m->t.scale_q[0];
-    if (p->quant_scale == ATTN_SCALE_HEAD)
+    if (p->quant_scale == ATTN_SCALE_HEAD && !p->cache_dtype)
         scale = (double)m->t.scale_q[b * p->kv_heads + h / (p->q_heads / p->kv_heads)];
     if (p->quant_scale == ATTN_SCALE_BLOCK && attn_rows_are_packed(p))
         scale = (double)m->t.scale_q[h * (p->total_q / p->scale_block + p->batch) +
@@ -77,7 +77,7 @@ static void row_of_key(const struct made *m, struct attn_tensor x, int64_t d, co
     else if (p->quant_scale == ATTN_SCALE_BLOCK)
         scale = (double)scales[(b * p->kv_heads + g) * blocks + j / p->scale_block];
     for (int64_t c = 0; c < d; c++)
-        to[c] = scale * (double)fill_load(x.data, p->dtype, attn_key_offset(p, &m->t, x, b, g, j) + c);
+        to[c] = scale * (double)fill_load(x.data, attn_kv_dtype(p), attn_key_offset(p, &m->t, x, b, g, j) + c);
 }
 
 static double dot(const double *x, const double *y, int64_t count)
@@ -322,6 +322,10 @@ static void caches(void **state)
         {BASE(4, 4, 2, 30, 90, 8, true, -1, -1), MIXED, .page_size = 8, .has_alibi = true, .softcap = 3},
         {BASE(4, 4, 2, 30, 90, 8, true, -1, -1), MIXED, BIAS(4, 4), .layout = ATTN_BHSD},
         {BASE(5, 4, 2, 40, 90, 16, true, -1, -1), MIXED, .page_size = 16, EIGHT(ATTN_E4M3, BLOCK, 16)},
+        {BASE(3, 4, 2, 1, 60, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16,
+         NARROW_CACHE(ATTN_E4M3, ATTN_BF16)},
+        {BASE(3, 4, 2, 7, 60, 16, false, 9, -1), .lengths = ATTN_CACHE, NARROW_CACHE(ATTN_E5M2, ATTN_FP16), DROPOUT},
+        {BASE(5, 4, 2, 40, 90, 16, true, -1, -1), MIXED, .page_size = 8, NARROW_CACHE(ATTN_E4M3, ATTN_FP16)},
     };
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         struct made m = make(&all[n]);
