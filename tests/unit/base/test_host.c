@@ -167,12 +167,36 @@ static void threads_of_the_environment(void **state)
         assert_int_equal(host_threads_wanted(bad[i]), -1);
 }
 
+/* A name without a number is that of many models. */
+static void the_name_of_the_cpu(void **state)
+{
+    (void)state;
+    char root[300], name[64];
+    machine();
+    snprintf(root, sizeof root, "%s/tree", help_folder);
+    assert_false(host_cpu_name(root, name, sizeof name));
+    put("/proc/cpuinfo", "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\n");
+    assert_true(host_cpu_name(root, name, sizeof name));
+    assert_string_equal(name, "AMD EPYC (25/17)");
+    put("/proc/cpuinfo", "cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9354P 32-Core Processor\n");
+    assert_true(host_cpu_name(root, name, sizeof name));
+    assert_string_equal(name, "AMD EPYC 9354P 32-Core Processor");
+    put("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A CPU\n");
+    assert_true(host_cpu_name(root, name, sizeof name));
+    assert_string_equal(name, "A CPU");
+    put("/proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 50.00\n");
+    assert_false(host_cpu_name(root, name, sizeof name));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_machine),           cmocka_unit_test(the_mask_of_the_process),
-        cmocka_unit_test(groups_of_version_2),       cmocka_unit_test(a_container),
-        cmocka_unit_test(groups_of_version_1),       cmocka_unit_test(files_that_are_absent_or_odd),
-        cmocka_unit_test(threads_of_the_environment)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_machine),
+                                       cmocka_unit_test(the_mask_of_the_process),
+                                       cmocka_unit_test(groups_of_version_2),
+                                       cmocka_unit_test(a_container),
+                                       cmocka_unit_test(groups_of_version_1),
+                                       cmocka_unit_test(files_that_are_absent_or_odd),
+                                       cmocka_unit_test(threads_of_the_environment),
+                                       cmocka_unit_test(the_name_of_the_cpu)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
