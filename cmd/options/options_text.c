@@ -71,6 +71,7 @@ const struct named_text option_variables[] = {
     {"FABENCH_BLAS", "the BLAS library to load on the CPU"},
     {"FABENCH_NVML", "the NVML library to load"},
     {"FABENCH_LOCK_DIR", "the folder of the files with which ab and gate lock a device"},
+    {"FABENCH_HOST", "the host's name in records and verdicts, instead of its own"},
     {"FABENCH_CALLED_AS", "how hints name the program, instead of as it was called; scripts/run.sh sets it"},
     {"COLUMNS", "width of the output where stdout is not a terminal"},
     {"NO_COLOR", "if set, no colours unless --color always"},

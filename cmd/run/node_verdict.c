@@ -75,9 +75,10 @@ void node_verdict_boards(json_t *list)
 static const char *host_name(char *name, size_t size)
 {
     char raw[256] = "";
+    const char *named = getenv("FABENCH_HOST");
     if (gethostname(raw, sizeof raw - 1) != 0)
         raw[0] = 0;
-    put(name, size, raw);
+    put(name, size, named && *named ? named : raw);
     return name;
 }
 

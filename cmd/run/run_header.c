@@ -63,7 +63,8 @@ static json_t *host_object(void)
     struct utsname name;
     json_t *host = json_object();
     if (uname(&name) == 0) {
-        put_clean_text(host, "name", name.nodename);
+        const char *named = getenv("FABENCH_HOST");
+        put_clean_text(host, "name", named && *named ? named : name.nodename);
         put_text(host, "os", name.sysname);
         put_text(host, "kernel", name.release);
         put_text(host, "machine", name.machine);

@@ -27,6 +27,11 @@ run_small --exit-style nagios --verdict verdict.json --quiet
 expect "one line" test "$(cat out)" = "FABENCH OK: every result checked (exit 0)"
 expect "the verdict" test "$(verdict state) $(verdict exit) $(verdict host) $(verdict rows)" = "OK 0 $host 1"
 
+export FABENCH_HOST=gpu07
+run_small --verdict verdict.json --jsonl named.jsonl
+expect "another name of the host" test "$(verdict host) $(grep -c '"host":{"name":"gpu07"' named.jsonl)" = "gpu07 1"
+unset FABENCH_HOST
+
 # A wrong result: the only thing that slurm hears of, beside a slow board.
 run list --impl-lib "$plugins/libwrong_cpu.so"
 name=$(grep -oE '^wrong_[a-z0-9_]+' out | head -1)
