@@ -181,12 +181,15 @@ static void describe_summary(const struct ab *a, const struct verdict_report *r,
     if (r->control && a->run.control.count > 1 && !decide_control_stable(&a->run) && !decide_control_changed(&a->run))
         snprintf(noise, sizeof noise, "; NOISY: the control varies by %.1f %% between pairs",
                  100 * decide_spread(&a->run.control));
+    char after[40] = "";
+    if (code == EXIT_INTERRUPTED)
+        snprintf(after, sizeof after, " after %d pair%s", a->run.pairs, a->run.pairs == 1 ? "" : "s");
     if (r->count == 0) {
-        snprintf(text, size, "%s: nothing was compared", verdict_state(code));
+        snprintf(text, size, "%s%s: nothing was compared", verdict_state(code), after);
         return;
     }
-    snprintf(text, size, "%s: %s%s%s%s", verdict_state(code), verdicts_count(r->lines, r->count, counts, sizeof counts),
-             geomean, repeats, noise);
+    snprintf(text, size, "%s%s: %s%s%s%s", verdict_state(code), after,
+             verdicts_count(r->lines, r->count, counts, sizeof counts), geomean, repeats, noise);
 }
 
 void ab_print_heading(const struct ab *a)

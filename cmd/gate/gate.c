@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
@@ -24,16 +25,18 @@ struct gate {
     struct gate_cases cases;
     struct gate_lines lines;
     struct floors *floors;
+    bool is_unread;    /* a file that was named is absent or cannot be read */
     int measured_code; /* exit code of a measuring process that no row explains; EXIT_OK with --current */
 };
 
 /* ---- reading ---- */
 
-static int read_whole(const char *path, struct record_file *file)
+static int read_whole(struct gate *g, const char *path, struct record_file *file)
 {
     struct attn_message why = {""};
     if (!record_read(path, file, &why)) {
         log_error("%s", why.text);
+        g->is_unread = access(path, R_OK) != 0;
         return EXIT_NOT_COMPARABLE;
     }
     if (file->cut) {
@@ -80,7 +83,7 @@ static int read_side(struct gate *g, const struct name_list *paths, struct gate_
     int code = EXIT_OK;
     for (int i = 0; i < paths->count && code == EXIT_OK; i++) {
         struct record_file *const file = &side->files[side->count];
-        code = read_whole(paths->names[i], file);
+        code = read_whole(g, paths->names[i], file);
         if (code == EXIT_OK)
             code = accept(g, file, is_baseline);
         for (int k = 0; k < side->count && code == EXIT_OK; k++)
@@ -88,6 +91,12 @@ static int read_side(struct gate *g, const struct name_list *paths, struct gate_
                 log_error("%s %s: is the same run as %s; each must be a process of its own",
                           is_baseline ? "--baseline" : "--current", paths->names[i], paths->names[k]);
                 code = EXIT_NOT_COMPARABLE;
+            }
+        for (int k = 0; k < g->baseline.count && code == EXIT_OK && !is_baseline; k++)
+            if (is_same_run(&g->baseline.files[k], file)) {
+                log_error("--current %s: is the same run as --baseline %s; a record always agrees with itself",
+                          paths->names[i], g->options->baselines.names[k]);
+                code = EXIT_USAGE;
             }
         if (code == EXIT_OK)
             side->count++;
@@ -134,7 +143,8 @@ static int read_all(struct gate *g, const char *folder)
     int code = EXIT_OK;
     if (o->floors && !(g->floors = floors_read(o->floors, &why))) {
         log_error("--floors: %s", why.text);
-        return EXIT_NOT_COMPARABLE;
+        g->is_unread = access(o->floors, R_OK) != 0;
+        return g->is_unread ? EXIT_NOT_COMPARABLE : EXIT_USAGE;
     }
     code = read_side(g, &o->baselines, &g->baseline);
     if (code == EXIT_OK && o->currents.count) {
@@ -179,6 +189,7 @@ int gate_run(const struct options *o)
         r.control = control[0] && g.lines.count ? control : NULL;
         snprintf(decider, sizeof decider, "against %s", g.cases.control ? g.cases.control : "GEMM");
         r.decider = decider;
+        r.is_unread = g.is_unread;
         r.lines = g.lines.items;
         r.count = g.lines.count;
         describe_summary(&g, code, r.summary, sizeof r.summary);

@@ -47,6 +47,7 @@ const char *verdict_state(int exit_code)
     case EXIT_REGRESSION: return "REGRESSION";
     case EXIT_INCONCLUSIVE: return "INCONCLUSIVE";
     case EXIT_NOT_COMPARABLE: return "NOT COMPARABLE";
+    case EXIT_INTERRUPTED: return "INTERRUPTED";
     default: return "ERROR";
     }
 }
@@ -229,18 +230,25 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
 
 /* Writes verdicts for other programs: JUnit XML, CSV, GitHub annotations. */
 
-/* "+3.4 % (+2.6 .. +4.2), 4.197 -> 4.340 ms: why". The caller frees it. */
-static char *describe(const struct verdict_line *line)
+/* ab: "vs cudnn +3.4 % (+2.6 .. +4.2), raw time +3.1 %, 4.197 -> 4.340 ms: why"; gate: "time +3.1 %, against GEMM +3.4 %
+ * (+2.6 .. +4.2), ...". The changes have the names of their columns, the bounds follow the change that decides. The
+ * caller frees it. */
+static char *describe(const struct verdict_report *r, const struct verdict_line *line)
 {
     struct text text = {0};
+    const bool is_gate = r->view == VERDICTS_GATE, has_relative = !isnan(line->relative_change_pct);
     if (!isnan(line->change_pct))
-        text_add(&text, "%+.2f %%", line->change_pct);
+        text_add(&text, "%s%s%+.2f %%",
+                 is_gate      ? "time"
+                 : r->decider ? r->decider
+                              : "",
+                 is_gate || r->decider ? " " : "", line->change_pct);
+    if (has_relative)
+        text_add(&text, ", %s %+.2f %%", r->decider ? r->decider : "against GEMM", line->relative_change_pct);
     if (!isnan(line->low_pct))
         text_add(&text, " (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
     if (!isnan(line->raw_change_pct))
         text_add(&text, ", raw time %+.2f %%", line->raw_change_pct);
-    if (!isnan(line->relative_change_pct))
-        text_add(&text, ", against the GEMM %+.2f %%", line->relative_change_pct);
     if (!isnan(line->from_ms) && !isnan(line->to_ms))
         text_add(&text, ", %.4g -> %.4g ms", line->from_ms, line->to_ms);
     if (line->why[0]) {
@@ -290,7 +298,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         collapse_spaces(line->configuration, label, sizeof label);
         snprintf(title, sizeof title, "fabench %s: %s %s", r->view == VERDICTS_AB ? "ab" : "gate",
                  verdict_name(line->verdict), label);
-        char *text = describe(line);
+        char *text = describe(r, line);
         fprintf(out, "::%s title=", is_soft || code == EXIT_INCONCLUSIVE ? "warning" : "error");
         put_escaped(out, title, true);
         fputs("::", out);
@@ -319,7 +327,7 @@ void verdicts_say(const struct verdict_report *r)
         if (verdict_exit(line->verdict) == EXIT_OK)
             continue;
         collapse_spaces(line->configuration, label, sizeof label);
-        char *text = describe(line);
+        char *text = describe(r, line);
         log_error("%s %s %s: %s", verdict_name(line->verdict), line->impl, label, text);
         free(text);
     }
@@ -345,7 +353,7 @@ static void add_test(struct junit *junit, const struct verdict_report *r, const 
     char label[PROBLEM_LABEL_SIZE];
     const int code = verdict_exit(line->verdict);
     collapse_spaces(line->configuration, label, sizeof label);
-    char *text = describe(line), *class_name = xasprintf("fabench.%s", line->impl);
+    char *text = describe(r, line), *class_name = xasprintf("fabench.%s", line->impl);
     char *message = xasprintf("%s %s", verdict_name(line->verdict), text);
     junit_add(junit, class_name, label,
               code == EXIT_OK           ? JUNIT_PASSED
@@ -419,7 +427,7 @@ int verdicts_output(struct verdict_report *r, int code, const struct options *o,
     r->exit_code = code;
     r->soft_code = 0;
     if ((code == EXIT_INCONCLUSIVE && o->soft[SOFT_INCONCLUSIVE]) ||
-        (code == EXIT_NOT_COMPARABLE && o->soft[SOFT_NOT_COMPARABLE])) {
+        (code == EXIT_NOT_COMPARABLE && o->soft[SOFT_NOT_COMPARABLE] && !r->is_unread)) {
         r->soft_code = code;
         r->exit_code = EXIT_OK;
     }

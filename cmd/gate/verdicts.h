@@ -52,6 +52,7 @@ struct verdict_report {
     const char *decider;      /* ab: heading of change_pct, as "vs cudnn"; NULL = "vs control"; not owned */
     const char *control;      /* the line of the control, NULL = none; not owned */
     char summary[400];        /* "REGRESSION: 1 slower of 12; ..." */
+    bool is_unread;           /* a file could not be read: --soft 5 does not apply */
     int exit_code, soft_code; /* soft_code: the exit code that --soft replaced by 0; 0 = none */
 };
 

@@ -275,7 +275,8 @@ expect "absent" test "$(verdict 512 fused_fake)" = ABSENT
 gate --baseline base.jsonl --current short.jsonl --subset
 expect_code 0
 expect_stdout '4 more of the baseline are not in this record'
-sed 's/"check":"pass"/"check":"off"/' same.jsonl >unchecked.jsonl
+other_run='s/"run_id":"fake/"run_id":"other/' # a record beside itself is refused
+sed "s/\"check\":\"pass\"/\"check\":\"off\"/; $other_run" same.jsonl >unchecked.jsonl
 gate --baseline base.jsonl --current unchecked.jsonl
 expect_code 5
 expect_stdout '^NOT COMPARABLE: 6 not checked of 6'
@@ -290,8 +291,9 @@ expect_code 5
 # Too few samples for an interval decide nothing, whatever the times say.
 alone='s/"samples":30/"samples":1/; s/"time_ms_ci_lo":[^,]*,"time_ms_ci_hi":[^,]*,//'
 sed -E "$alone" same.jsonl >single.jsonl
+sed "$other_run" single.jsonl >single2.jsonl
 sed -E "$alone" slow.jsonl >single_slow.jsonl
-for pair in "base single" "single base" "single single" "base single_slow"; do
+for pair in "base single" "single base" "single single2" "base single_slow"; do
     gate --baseline "${pair% *}.jsonl" --current "${pair#* }.jsonl"
     expect_code 4
     expect "undecided" test "$(verdict 256 fused_fake)" = UNDECIDED
@@ -375,7 +377,7 @@ record other.jsonl 'device="Another GPU"'
 cat base.jsonl <(sed 1d other.jsonl) >mixed.jsonl
 sed 's/"schema":1/"schema":999/' base.jsonl >schema.jsonl
 sed 's/"driver":"1.2"/"driver":"2.0"/' base.jsonl >driver.jsonl
-sed 's/"driver":"1.2"/"driver":"1.3"/' base.jsonl >minor.jsonl
+sed "s/\"driver\":\"1.2\"/\"driver\":\"1.3\"/; $other_run" base.jsonl >minor.jsonl
 sed 's/"round_members":\["fused"\]/"round_members":["fused","naive"]/' base.jsonl >members.jsonl
 record method.jsonl 'method=2'
 echo garbage >garbage.jsonl
@@ -390,9 +392,23 @@ refused 'members of the rounds' base.jsonl members.jsonl
 refused 'timing method' base.jsonl method.jsonl
 gate --baseline base.jsonl --current minor.jsonl # the same major version
 expect_code 0
-gate --baseline absent.jsonl --current base.jsonl --soft 5
+gate --baseline method.jsonl --current base.jsonl --soft 5
 expect_code 0
 expect_stdout 'replaced 5'
+for absent in "--baseline absent.jsonl --current base.jsonl" "--baseline base.jsonl --current absent.jsonl" \
+    "--floors absent.csv --current base.jsonl"; do
+    # shellcheck disable=SC2086 # words
+    gate $absent --soft 5 # another device is soft, a file that is not there is not
+    expect_code 5
+    expect_sentence 'absent\.[a-z]*: No such file'
+done
+# A record beside itself, or beside a copy of it, always passes.
+cp base.jsonl copy.jsonl
+for copy in base.jsonl copy.jsonl; do
+    gate --baseline base.jsonl --current $copy
+    expect_code 2
+    expect_sentence "--current $copy: is the same run as --baseline base.jsonl"
+done
 
 # ---- floors ----
 cat >floors.csv <<'EOF'
@@ -415,8 +431,8 @@ expect_code 3
 expect_stdout '^REGRESSION: 1 below a floor of 6'
 bad_floors() { # bad_floors REGEX TEXT
     printf '%b' "$2" >bad.csv
-    gate --floors bad.csv --current base.jsonl
-    expect_code 5
+    gate --floors bad.csv --current base.jsonl --soft 5
+    expect_code "${3:-2}"
     expect_sentence "--floors: $1"
 }
 bad_floors 'bad.csv: has no floors' ''
@@ -427,7 +443,7 @@ bad_floors "bad.csv, line 2: 'fast' is no number" 'mode,min_tflops\nfwd,fast\n'
 bad_floors "bad.csv, line 2: 'both' is no mode" 'mode,min_tflops\nboth,1\n'
 bad_floors "bad.csv, line 2: 'ok' is no check" 'check,min_tflops\nok,1\n'
 bad_floors 'bad.csv, line 2: has no minimum' 'mode,min_tflops\nfwd,\n'
-bad_floors 'bad.csv, line 2: no row' 'mode,min_time_ms\nbwd,1\n'
+bad_floors 'bad.csv, line 2: no row' 'mode,min_time_ms\nbwd,1\n' 0 # --soft 5 replaced it
 gate --floors absent.csv --current base.jsonl
 expect_code 5
 

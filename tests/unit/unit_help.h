@@ -108,7 +108,7 @@ struct help_row {
     const char *impl, *asked;   /* fused_fake, and the same as impl */
     const char *status, *check; /* ok, pass */
     const char *mode;           /* fwd */
-    const char *run_id;         /* run1 */
+    const char *run_id;         /* run1, in now.jsonl run2 */
     const char *device;         /* Fake GPU */
     int n;                      /* q_len and kv_len: 128 */
     double time_ms;             /* 1; negative = not measured */
@@ -171,8 +171,12 @@ static inline char *help_record(const char *name, const struct help_row *rows, i
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     help_put_header(file, HELP_DEVICE, HELP_POLICY);
-    for (int i = 0; i < count; i++)
-        help_put_row(file, &rows[i]);
+    for (int i = 0; i < count; i++) {
+        struct help_row row = rows[i];
+        if (!row.run_id && strcmp(name, "now.jsonl") == 0)
+            row.run_id = "run2";
+        help_put_row(file, &row);
+    }
     assert_int_equal(fclose(file), 0);
     return path;
 }

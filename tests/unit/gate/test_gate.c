@@ -230,7 +230,7 @@ static void floors(void **state)
     assert_has(said, "line 3: no row of the current record matches it");
     help_write("floors.csv", "q_len\n128\n");
     gate_with((const char *const[4]){"--floors", path});
-    assert_int_equal(code, EXIT_NOT_COMPARABLE);
+    assert_int_equal(code, EXIT_USAGE);
     assert_has(said, "fabench: --floors: ");
 }
 

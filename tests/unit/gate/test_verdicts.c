@@ -111,6 +111,26 @@ static void the_terminal(void **state)
             fail_msg("%zu columns", strcspn(at, "\n"));
 }
 
+/* The changes have the names of the columns; the bounds stand behind the change that decides. */
+static void changes_by_name(void **state)
+{
+    (void)state;
+    struct verdict_line one = line(VERDICT_REGRESS, "a", -2.8);
+    one.relative_change_pct = 33.2;
+    one.low_pct = 20;
+    one.high_pct = 45;
+    struct verdict_report r = {
+        .view = VERDICTS_GATE, .lines = &one, .count = 1, .summary = "x", .exit_code = 3, .decider = "against naive"};
+    setenv("GITHUB_ACTIONS", "true", 1);
+    assert_has(caught(verdicts_annotate, &r), "fused time -2.80 %25, against naive +33.20 %25 (+20.00 .. +45.00)");
+    one.relative_change_pct = NAN;
+    r.view = VERDICTS_AB;
+    r.decider = "vs cudnn";
+    assert_has(caught(verdicts_annotate, &r), "fused vs cudnn -2.80 %25 (+20.00 .. +45.00)");
+    unsetenv("GITHUB_ACTIONS");
+    assert_string_equal(verdict_state(EXIT_INTERRUPTED), "INTERRUPTED");
+}
+
 static void soft_exit(void **state)
 {
     (void)state;
@@ -120,7 +140,7 @@ static void soft_exit(void **state)
     assert_has(caught(print_110, &r), "exit 0: --soft replaced 4 (INCONCLUSIVE)");
     setenv("GITHUB_ACTIONS", "true", 1);
     const char *text = caught(verdicts_annotate, &r);
-    assert_has(text, "::warning title=fabench gate%3A INCONCLUSIVE a::fused +1.00 %25");
+    assert_has(text, "::warning title=fabench gate%3A INCONCLUSIVE a::fused time +1.00 %25");
     assert_null(strstr(text, "::error"));
     unsetenv("GITHUB_ACTIONS");
     assert_string_equal(caught(verdicts_annotate, &r), "");
@@ -226,13 +246,10 @@ static void keys(void **state)
 static int verdicts_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(worst_first),
-        cmocka_unit_test(exit_codes),
-        cmocka_unit_test(the_terminal),
-        cmocka_unit_test(soft_exit),
-        cmocka_unit_test(annotations_are_one_line_each),
-        cmocka_unit_test(files),
-        cmocka_unit_test(keys),
+        cmocka_unit_test(worst_first),     cmocka_unit_test(exit_codes),
+        cmocka_unit_test(the_terminal),    cmocka_unit_test(soft_exit),
+        cmocka_unit_test(changes_by_name), cmocka_unit_test(annotations_are_one_line_each),
+        cmocka_unit_test(files),           cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
