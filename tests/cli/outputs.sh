@@ -101,7 +101,7 @@ columns+=,gemm_tflops,pct_of_gemm,speedup_vs_naive,peer,speedup_vs_peer,min_gb,w
 columns+=,err_ratio
 columns+=,err_used,err_tensor,worst,atol,rtol,sm_clock_mhz,temp_c,power_capped_pct,throttled_pct,power_w,energy_j
 columns+=,tflops_per_w,power_limit_w,repro,logit_std,lengths,total_q,block_mask,mask_block,dropout_seed,softcap
-columns+=,page_size,out_dtype,quant_scale,scale_block,hadamard,v_head_dim,sink,alibi,logit_mean,bias
+columns+=,page_size,out_dtype,quant_scale,scale_block,hadamard,v_head_dim,sink,alibi,logit_mean,bias,cache_dtype
 columns+=,quant_ms,quant_rms_err,splits,gb_per_s
 columns+=,pct_of_read,board,read_gb_per_s,pci
 
