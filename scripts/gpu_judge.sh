@@ -40,6 +40,9 @@ done
 for seed in 1 2 3 4; do
     check "random-$seed" 600 "$new" verify --device cuda:0 --random 3000 --seed $seed
 done
+# Those of them with a bias: a reference that is not finite is an error that names its first row.
+check random-bias 600 "$new" verify --device cuda:0 --random 30000 --seed 5 --only bias
+check random-falling 600 "$new" verify --device cuda:0 --random 30000 --seed 6 --only falling
 for try in 1 2 3; do # the same machine in turn
     [ -z "$old" ] || check "paper-old-$try" 600 "$old" --device cuda:0 --preset paper --dtype bf16 \
         --impl naive,fused,cudnn --jsonl "$out/old-$try.jsonl" --out none

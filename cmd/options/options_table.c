@@ -209,7 +209,7 @@ const struct option_def option_table[] = {
      .help = "batch, s = length, heads, d in memory", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Order of the dimensions in memory, the last one contiguous: batch (b), length (s), heads (h), head dim "
                "(d)."},
-    {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
+    {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e4, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = FOR_RUNS | FOR_GATES, .detail = "The factor of Q K^T before the softmax."},
     {"--dist", NULL, KIND_CHOICE_SET, AT(dists), GIVEN(dists_given), .choices = problem_dist_names, .choices_shown = 3,
      .fallback = "normal", .is_joined = true, .commands = FOR_SWEEP | FOR_GATES, .detail = DIST_DETAIL},

@@ -10,6 +10,7 @@
 #include "cmd/device/backend.h"
 #include "cmd/device/inputs.h"
 #include "cmd/run/denormals.h"
+#include "cmd/run/naive_limits.h"
 
 /* Assigns consecutive parts of `memory` to the arrays and returns their bytes; memory NULL = only counts. */
 static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, bool with_abs,
@@ -155,32 +156,6 @@ static int64_t block_count(const struct compare_job *job)
     return job->batch * job->heads * compare_blocks_per_head(job->len);
 }
 
-/* Rising and falling logits run from 0 to a top. Where a softcap c makes half of them or more equal, so are P, and one
- * rounding is that of all rows: c (1 - tanh x), about 2 c e^(-2 x), is below a sixteenth of what bf16 tells apart. */
-static bool softcap_makes_equal(const struct plan_item *item)
-{
-    const struct attn_problem *p = &item->problem;
-    const struct fill_spec spec = {
-        .dist = item->dist, .logit_mean = item->logit_mean, .scale = (double)item->problem.scale};
-    const struct fill_column q = fill_first_column(&spec, FILL_Q, p->head_dim);
-    const struct fill_column k = fill_first_column(&spec, FILL_K, p->head_dim);
-    const double cap = (double)p->softcap, median = q.top * k.top * fabs((double)p->scale) / 2;
-    return cap > 0 && median > cap * log(2 * cap * 0x1p12) / 2;
-}
-
-/* No |logit| of the problem is above this, as far as P of a row differ by it; INFINITY where that is not known. */
-static double largest_logit_of(const struct plan_item *item)
-{
-    const struct fill_spec spec = {.dist = item->dist,
-                                   .logit_std = item->logit_std,
-                                   .logit_mean = item->logit_mean,
-                                   .scale = (double)item->problem.scale};
-    if (item->folder || attn_dtype_is_8_bit(attn_kv_dtype(&item->problem)) || item->problem.has_alibi ||
-        item->problem.bias_heads > 0)
-        return INFINITY;
-    return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
-}
-
 /* Over which errors of rows are averaged for rule 4. */
 static int64_t independent_rows_of(const struct check_view *view, enum problem_tensor tensor)
 {
@@ -190,6 +165,15 @@ static int64_t independent_rows_of(const struct check_view *view, enum problem_t
     const int64_t rows = tensor == TENSOR_DSINK ? p->q_heads : is_kv && kv_rows < q_rows ? kv_rows : q_rows;
     const double sharing = view->rows_sharing[tensor];
     return sharing > 0 && sharing < (double)rows ? (int64_t)fmax(1, sharing) : rows;
+}
+
+/* What stands for the logits in the floors: the largest |LSE|. The softcap's derivative, about e^(-2 |x|) of
+ * x = logit / cap, has twice the error of x, which may be far larger than that of S. */
+static double logits_of(const struct plan_item *item, const struct check_view *view, enum problem_tensor tensor)
+{
+    const double cap = (double)item->problem.softcap;
+    const bool has_slope = cap > 0 && (tensor == TENSOR_DQ || tensor == TENSOR_DK);
+    return has_slope ? fmax(view->largest_lse, 2 * limits_logit_std(item) / cap) : view->largest_lse;
 }
 
 /* What judge_tensor needs for a job of a view. */
@@ -209,14 +193,15 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         .bounds = judge_bounds_for(tensor, attn_output_dtype(p), request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
+    const double logits = logits_of(request->item, view, tensor);
     if (isnan(request->atol))
-        judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+        judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, logits);
     if (isnan(request->atol) && isnan(request->rtol))
-        judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+        judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, logits);
     const struct denormal_errors lost = denormals_of(view, tensor);
     judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms,
                              isnan(request->atol) ? lost.one : 0);
-    judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), largest_logit_of(request->item));
+    judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), limits_largest_logit(request->item));
     if (fill_is_steep(request->item->dist))
         judge_floor_of_dropout(&in.bounds, tensor, attn_output_dtype(p), (double)p->dropout);
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))

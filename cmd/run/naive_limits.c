@@ -5,26 +5,50 @@
 
 #include "reference/compare.h"
 
-/* The standard deviation of the logits of inputs that are drawn without a peak or a ramp; 0 where it is not known. */
-static double logit_std_of(const struct plan_item *item)
+double limits_logit_std(const struct plan_item *item)
 {
-    const double drawn = fabs((double)item->problem.scale) * sqrt((double)item->problem.head_dim);
+    const double root = sqrt((double)item->problem.head_dim), drawn = fabs((double)item->problem.scale) * root;
     if (item->logit_std > 0 || item->folder)
         return item->logit_std;
     switch (item->dist) {
     case FILL_NORMAL:
     case FILL_CONSTANT: return drawn;
     case FILL_UNIFORM: return drawn / 3; /* a variance of 1/3 in each factor */
-    case FILL_ZEROS:
-    case FILL_TINY:
-    case FILL_SHARP:
-    case FILL_HUGE:
-    case FILL_PEAK:
+    case FILL_SHARP: return 8 * drawn;
+    case FILL_HUGE: return 256 * drawn;
+    case FILL_PEAK: return 64 * root * drawn; /* of the peak itself */
     case FILL_RISING:
-    case FILL_FALLING:
+    case FILL_FALLING: return 60 * drawn;
+    case FILL_TINY: return 0x1p-40 * drawn;
+    case FILL_ZEROS:
     case FILL_DISTS: break;
     }
     return 0;
+}
+
+/* Rising and falling logits run from 0 to a top. Where a softcap c makes half of them or more equal, so are P, and one
+ * rounding is that of all rows: c (1 - tanh x), about 2 c e^(-2 x), is below a sixteenth of what bf16 tells apart. */
+static bool softcap_makes_equal(const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct fill_spec spec = {
+        .dist = item->dist, .logit_mean = item->logit_mean, .scale = (double)item->problem.scale};
+    const struct fill_column q = fill_first_column(&spec, FILL_Q, p->head_dim);
+    const struct fill_column k = fill_first_column(&spec, FILL_K, p->head_dim);
+    const double cap = (double)p->softcap, median = q.top * k.top * fabs((double)p->scale) / 2;
+    return cap > 0 && median > cap * log(2 * cap * 0x1p12) / 2;
+}
+
+double limits_largest_logit(const struct plan_item *item)
+{
+    const struct fill_spec spec = {.dist = item->dist,
+                                   .logit_std = item->logit_std,
+                                   .logit_mean = item->logit_mean,
+                                   .scale = (double)item->problem.scale};
+    if (item->folder || attn_dtype_is_8_bit(attn_kv_dtype(&item->problem)) || item->problem.has_alibi ||
+        item->problem.bias_heads > 0)
+        return INFINITY;
+    return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
 }
 
 /* Whether a block of rows or keys, which the judge looks at by itself, has fewer than eight. */
@@ -71,7 +95,7 @@ const char *naive_limits(const struct plan_item *item, enum attn_platform platfo
         return "naive rounds S to 16 bits: logits with a common part this large are beyond it";
     if (item->dist == FILL_PEAK && !item->folder)
         return limits_of_peak(p);
-    return (item->logit_std == 0 && is_steep) || logit_std_of(item) > largest_std(p)
+    return (item->logit_std == 0 && is_steep) || limits_logit_std(item) > largest_std(p)
                ? "naive rounds S to 16 bits: logits this close and this large are beyond it"
                : NULL;
 }

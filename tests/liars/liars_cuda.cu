@@ -38,7 +38,11 @@ enum lie {
     RESET,
     PRINT,
     LEAK,
-    PERSISTING_L2
+    PERSISTING_L2,
+    SECOND_COPIES,
+    NEIGHBOUR,
+    GOES_ON,
+    SLOW_FIRST
 };
 
 /* Device memory of a plan. */
@@ -134,6 +138,18 @@ __global__ void hash_kernel(struct control *control, const unsigned *words, size
     atomicAdd(&control->hash, sum);
 }
 
+__device__ void wait_ns(unsigned long long ns)
+{
+    unsigned long long began, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
+    do
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - began < ns);
+}
+
+/* Behind a launch, in a stream of its own: all multiprocessors wait for 30 ms. */
+__global__ void wait_kernel() { wait_ns(30000000); }
+
 /* One thread: whether the kernels behind it work in this launch. */
 __global__ void decide_kernel(const struct arguments a)
 {
@@ -146,8 +162,13 @@ __global__ void decide_kernel(const struct arguments a)
     case SKIP_FINITE: works = (first & exponent) == exponent; break;
     case STORE_FIRST: works = n == 0; break;
     case CACHE_MAGNITUDE: works = !c->has_stored || c->hash != c->stored_hash; break;
+    case SECOND_COPIES:
     case SECOND_CALL: works = n % 2 == 0; break;
     case FIRST_CALLS: works = n < 5; break;
+    case SLOW_FIRST:
+        if (n < 20)
+            wait_ns(5000000);
+        break;
     default: break;
     }
     c->works = works;
@@ -197,12 +218,15 @@ static size_t key_words(const struct attn_problem *p)
 }
 static size_t lse_words(const struct attn_problem *p) { return (size_t)(p->batch * p->q_heads * p->q_len); }
 
+static void forget_neighbour(void); /* of an earlier problem, whose memory is freed */
+
 static enum attn_status prepare(const struct attn_request *request, const struct attn_tensors *, void **out,
                                 struct attn_message *why)
 {
     struct plan *plan = (struct plan *)calloc(1, sizeof *plan);
     if (!plan)
         return ATTN_NO_MEMORY;
+    forget_neighbour();
     const size_t words = query_words(request->problem) + lse_words(request->problem);
     cudaError_t error = cudaMalloc(&plan->control, sizeof *plan->control);
     if (error == cudaSuccess)
@@ -246,7 +270,7 @@ static cudaError_t enqueue(const struct arguments &a, const struct plan *plan, c
         attention_kernel<__half><<<grid, THREADS, 0, stream>>>(a);
     else
         attention_kernel<__nv_bfloat16><<<grid, THREADS, 0, stream>>>(a);
-    if (a.lie == STORE_FIRST || a.lie == CACHE_MAGNITUDE) {
+    if (a.lie == STORE_FIRST || a.lie == CACHE_MAGNITUDE || a.lie == SECOND_COPIES) {
         unsigned *stored = (unsigned *)plan->stored;
         const size_t words = query_words(&a.p);
         remember_kernel<<<8, THREADS, 0, stream>>>(a.control, (unsigned *)a.t.o.data, stored, words);
@@ -269,6 +293,32 @@ static cudaError_t keep_in_l2(const struct arguments &a, cudaStream_t stream)
     return cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &value);
 }
 
+/* O and LSE of the honest one's last launch in this problem. */
+static struct attn_tensors honest_outputs;
+static void forget_neighbour(void) { honest_outputs = {}; }
+
+/* Instead of the work: the outputs of the honest one, where they are known. */
+static cudaError_t copy_neighbour(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
+{
+    if (!honest_outputs.o.data)
+        return enqueue(a, plan, stream);
+    const cudaError_t error = cudaMemcpyAsync(a.t.o.data, honest_outputs.o.data, query_words(&a.p) * sizeof(unsigned),
+                                              cudaMemcpyDeviceToDevice, stream);
+    return error != cudaSuccess ? error
+                                : cudaMemcpyAsync(a.t.lse, honest_outputs.lse, lse_words(&a.p) * sizeof(float),
+                                                  cudaMemcpyDeviceToDevice, stream);
+}
+
+/* The work, and then, beside whatever comes next, a kernel that keeps the device busy. A graph does not have it. */
+static cudaError_t go_on(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
+{
+    const cudaError_t error = enqueue(a, plan, stream);
+    if (error != cudaSuccess || is_capturing(stream))
+        return error;
+    wait_kernel<<<1024, THREADS, 0, plan->own_stream>>>();
+    return cudaGetLastError();
+}
+
 /* What a launch does beside the work, or instead of it. */
 static cudaError_t act(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
 {
@@ -280,6 +330,9 @@ static cudaError_t act(const struct arguments &a, const struct plan *plan, cudaS
     has_first_stream = true;
     switch (a.lie) {
     case NOTHING: return cudaSuccess;
+    case HONEST: honest_outputs = a.t; break;
+    case NEIGHBOUR: return copy_neighbour(a, plan, stream);
+    case GOES_ON: return go_on(a, plan, stream);
     case FIRST_STREAM: return stream == first_stream ? enqueue(a, plan, stream) : cudaSuccess;
     case ONLY_DIRECT: return is_capturing(stream) ? cudaSuccess : enqueue(a, plan, stream);
     case ONLY_CAPTURED: return is_capturing(stream) ? enqueue(a, plan, stream) : cudaSuccess;
@@ -382,6 +435,10 @@ extern "C" const struct attn_impl *fabench_impls(int abi)
         row<PRINT>("liar_gpu_print"),
         row<LEAK>("liar_gpu_leak"),
         row<PERSISTING_L2>("liar_gpu_persisting_l2"),
+        row<SECOND_COPIES>("liar_gpu_second_copies"),
+        row<NEIGHBOUR>("liar_gpu_neighbour"),
+        row<GOES_ON>("liar_gpu_goes_on"),
+        row<SLOW_FIRST>("liar_gpu_slow_first"),
         {},
     };
     return abi == ATTN_ABI ? table : NULL;

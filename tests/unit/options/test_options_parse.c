@@ -200,7 +200,7 @@ static const struct value_case {
      "--device cuda:-1: must be auto, cpu, all, or cuda:0, cuda:1 and so on"},
     {"--check off", FIELD(check), &off, "--check no", "--check no: must be full, sample or off"},
     {"verify --check sample", FIELD(check), &sample, "verify --check off", "--check off: must be full or sample"},
-    {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 1000000"},
+    {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 10000"},
     {"--atol 0", FIELD(atol), &nothing, "--atol nan", "--atol nan: must be a number from 0 to 1000000"},
     {"--rtol 1.5", FIELD(rtol), &one_and_half, "--rtol -0.1", "--rtol -0.1: must be a number from 0 to 1000000"},
     {"verify --random 7", FIELD(random_count), &seven, "verify --random 0",
