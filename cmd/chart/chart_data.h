@@ -3,6 +3,7 @@
 #ifndef FABENCH_CHART_DATA_H
 #define FABENCH_CHART_DATA_H
 
+#include "cmd/base/impl_name.h"
 #include "cmd/chart/overlay.h"
 #include "cmd/options/options.h"
 #include "cmd/record/record.h"
@@ -45,7 +46,7 @@ enum chart_axis {
 /* One line of every panel: an implementation in a file. */
 struct chart_series {
     int file;
-    char impl[40];
+    char impl[IMPL_NAME_SIZE];
     int64_t kv_len;               /* kv_len where it is not q_len, else 0 */
     char data[PROBLEM_DATA_SIZE]; /* the inputs, as problem_key_data says */
     char extras[120];             /* what else is not the default, but for what the axis shows; "" = nothing */
@@ -72,7 +73,7 @@ struct chart_set {
     int file_count;
     bool is_by_file; /* the caller named the files */
     const struct overlay *overlay;
-    char (*overlay_names)[40]; /* the implementations in it */
+    char (*overlay_names)[IMPL_NAME_SIZE]; /* the implementations in it */
     int overlay_count;
     char (*file_labels)[160];
     struct chart_series *series;

@@ -7,10 +7,11 @@
 #ifndef FABENCH_OVERLAY_H
 #define FABENCH_OVERLAY_H
 
+#include "cmd/base/impl_name.h"
 #include "cmd/record/record.h"
 
 struct overlay_point {
-    char impl[40], mode[4], dtype[8];
+    char impl[IMPL_NAME_SIZE], mode[4], dtype[8];
     int64_t causal, q_len, head_dim;
     int64_t batch, q_heads, kv_len;  /* 0 = the file does not say */
     char layout[8], dist[12], l2[8]; /* "" = the file does not say */

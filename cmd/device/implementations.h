@@ -2,6 +2,7 @@
 #ifndef FABENCH_IMPLS_H
 #define FABENCH_IMPLS_H
 
+#include "cmd/base/impl_name.h"
 #include "cmd/options/options.h"
 #include "reference/registry.h"
 
@@ -22,14 +23,14 @@ enum attn_role impls_role(const struct impls *, const struct attn_impl *);
 
 /* What a sweep runs: one slot per --impl name, or the defaults. */
 struct impl_slot {
-    char name[40];                /* as given: "fused" (resolved for each problem), a name, or it with ":SUFFIX"es */
+    char name[IMPL_NAME_SIZE];    /* as given: "fused" (resolved for each problem), a name, or it with ":SUFFIX"es */
     bool is_named;                /* named by the user: it is an error when it runs on no problem */
     const struct attn_impl *impl; /* NULL for "fused" */
     enum attn_role role;
-    bool is_loaded;            /* of a library of --impl-lib */
-    bool is_stored;            /* results of --outputs (cmd/device/stored_outputs.h) */
-    struct attn_device device; /* as "name:smem_99kb" sees it; of impls_select */
-    char variant[40];          /* what the name's suffixes say; "" = none */
+    bool is_loaded;               /* of a library of --impl-lib */
+    bool is_stored;               /* results of --outputs (cmd/device/stored_outputs.h) */
+    struct attn_device device;    /* as "name:smem_99kb" sees it; of impls_select */
+    char variant[IMPL_NAME_SIZE]; /* what the name's suffixes say; "" = none */
     bool is_deterministic, is_invariant, is_fast, has_small_memory;
 };
 enum { IMPL_MAX_SLOTS = 32 };

@@ -3,6 +3,7 @@
 #ifndef FABENCH_AB_REPORT_H
 #define FABENCH_AB_REPORT_H
 
+#include "cmd/base/impl_name.h"
 #include "cmd/gate/decide.h"
 #include "cmd/device/device_lock.h"
 #include "cmd/options/options.h"
@@ -67,7 +68,7 @@ enum ab_outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_REFUSED, OUT
 /* One configuration: a problem and an implementation. */
 struct ab_config {
     struct problem_key key;
-    char label[PROBLEM_LABEL_SIZE], impl[40];
+    char label[PROBLEM_LABEL_SIZE], impl[IMPL_NAME_SIZE];
     int point; /* index of the problem in the plan, from 0 */
     enum ab_outcome outcome[AB_BUILDS];
     char reason[AB_BUILDS][200];

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "cmd/base/impl_name.h"
 #include "cmd/options/options.h"
 
 /* Seconds without output that opening a device and preparing a problem may take, with a margin. */
@@ -57,7 +58,7 @@ enum { PROBE_IMPLS_MAX = 32 };
 struct device_probe {
     char device[64];    /* name of the device */
     char lock_name[32]; /* name for device_lock: the PCI bus id, or "cpu" */
-    char impls[PROBE_IMPLS_MAX][40];
+    char impls[PROBE_IMPLS_MAX][IMPL_NAME_SIZE];
     int impl_count; /* implementations of the library for this platform */
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/impl_name.h"
 #include "cmd/base/log.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/record.h"
@@ -390,7 +391,7 @@ void gate_describe_control(const struct gate_cases *g, const struct gate_side *b
 {
     double time_sum = 0, relative_sum = 0;
     int all = 0, relative = 0;
-    char name[40] = "cudnn", was[40], is[40];
+    char name[IMPL_NAME_SIZE] = "cudnn", was[40], is[40];
     text[0] = 0;
     for (int i = 0; i < g->count; i++) {
         const struct record_row *const a = g->items[i].was, *const b = g->items[i].now;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cmd/base/impl_name.h"
 #include "cmd/record/record.h"
 #include "cmd/options/options.h"
 
@@ -32,7 +33,7 @@ int verdict_exit(enum verdict);
  * slower; low_pct, high_pct: bounds of the change. NaN = none. */
 struct verdict_line {
     enum verdict verdict;
-    char configuration[PROBLEM_LABEL_SIZE], impl[40];
+    char configuration[PROBLEM_LABEL_SIZE], impl[IMPL_NAME_SIZE];
     double from_ms, to_ms, change_pct, low_pct, high_pct;
     double relative_change_pct; /* gate: change of the time relative to the GEMM */
     double raw_change_pct;      /* ab: change of the plain time; change_pct is that which decides */

@@ -2,12 +2,13 @@
 #ifndef FABENCH_BOARD_FIGURES_H
 #define FABENCH_BOARD_FIGURES_H
 
+#include "cmd/base/impl_name.h"
 #include "cmd/record/record_row.h"
 
 /* What is compared of a row: much less than the row, because a fleet has many. NaN = not measured. */
 struct board_case {
     struct problem_key key;
-    char impl[40];
+    char impl[IMPL_NAME_SIZE];
     double time_ms; /* NaN where the row is not timed, failed its check, or is of null, which computes nothing */
     double tflops, noise_pct;
     double slope_pct; /* change of the time from the first sample to the last, by a straight line: + = slower later */

@@ -12,6 +12,8 @@
 #ifndef FABENCH_RECORD_LIST_H
 #define FABENCH_RECORD_LIST_H
 
+#include "cmd/base/impl_name.h"
+
 /* When a column is empty. */
 #define EMPTY_NEVER "never"
 #define EMPTY_NOT_RUN "it did not run"
@@ -33,7 +35,7 @@
     X(TEXT, driver, 24, FILES, "", "version of the driver", "on the CPU, or without NVML")                             \
     X(TEXT, cuda, 16, FILES, "", "version of the CUDA runtime", "on the CPU")                                          \
     X(TEXT, cudnn, 16, FILES, "", "version of the loaded cuDNN", "where none is loaded")                               \
-    X(TEXT, impl, 40, EVERY, "", "implementation that ran, or name:variant as asked", EMPTY_NEVER)                     \
+    X(TEXT, impl, IMPL_NAME_SIZE, EVERY, "", "implementation that ran, or name:variant as asked", EMPTY_NEVER)         \
     X(TEXT, variant, 64, FILES, "", "tile configuration that ran", "it has none, or it did not run")
 
 /* Measured as well, but later in the CSV: behind the columns of the problem that are newer than the first version of
@@ -85,7 +87,8 @@
       "tflops or gemm_tflops is empty")                                                                                \
     X(REAL, speedup_vs_naive, 0, TABLE, "", "time of naive / time of this one; mean of the ratios within rounds",      \
       "naive did not run beside it or failed its check, or tflops is empty")                                           \
-    X(TEXT, peer, 40, FILES, "", "whose speed speedup_vs_peer means", "no peer ran beside it and passed its check")    \
+    X(TEXT, peer, IMPL_NAME_SIZE, FILES, "", "whose speed speedup_vs_peer means",                                      \
+      "no peer ran beside it and passed its check")                                                                    \
     X(REAL, speedup_vs_peer, 0, TABLE, "", "time of the peer / time of this one; mean of the ratios within rounds",    \
       "peer or tflops is empty")                                                                                       \
     X(REAL, min_gb, 0, FILES, "1e9 bytes",                                                                             \

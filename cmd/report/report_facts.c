@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/impl_name.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
@@ -245,7 +246,7 @@ static void note_path(const struct report *r, int label, struct text *text)
 {
     const struct report_label *l = &r->input->labels[label];
     const long device = sm_of(r->input->files[l->files[0]].rows[0].arch);
-    char newest[40] = "";
+    char newest[IMPL_NAME_SIZE] = "";
     bool has_own = false;
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
@@ -265,7 +266,7 @@ static void note_path(const struct report *r, int label, struct text *text)
 /* Adds a note for each peer that another label has and this one lacks. */
 static void note_peers(const struct report *r, int label, struct text *text)
 {
-    char known[10][40];
+    char known[10][IMPL_NAME_SIZE];
     int count = 0;
     for (int f = 0; f < r->input->file_count; f++)
         for (int i = 0; i < r->input->files[f].count; i++) {

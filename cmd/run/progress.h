@@ -7,14 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/base/impl_name.h"
+
 struct progress_state {
-    int item;        /* of the plan, -1 = none yet */
-    int slot;        /* of the implementations, -1 = the harness itself */
-    int stage;       /* enum case_stage */
-    double since_ms; /* clock_ms() when the step, or the sample in it, began */
-    unsigned called; /* bits of the slots of loaded libraries whose functions this worker has called */
-    int lost_pipe;   /* 1: the worker ended because its record pipe was closed in this step */
-    char impl[40];   /* what the slot resolved to, "" when that is not known */
+    int item;                  /* of the plan, -1 = none yet */
+    int slot;                  /* of the implementations, -1 = the harness itself */
+    int stage;                 /* enum case_stage */
+    double since_ms;           /* clock_ms() when the step, or the sample in it, began */
+    unsigned called;           /* bits of the slots of loaded libraries whose functions this worker has called */
+    int lost_pipe;             /* 1: the worker ended because its record pipe was closed in this step */
+    char impl[IMPL_NAME_SIZE]; /* what the slot resolved to, "" when that is not known */
 };
 
 /* Two copies of the state, each with a sequence number that is odd while it is written. The worker writes the copy that

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "cmd/base/clock.h"
+#include "cmd/base/impl_name.h"
 #include "cmd/base/log.h"
 #include "cmd/plan/plan.h"
 #include "cmd/run/outputs.h"
@@ -17,7 +18,7 @@
 #include "cmd/run/witness.h"
 
 struct slot_state {
-    char name[40];
+    char name[IMPL_NAME_SIZE];
     bool named, has_run;
     bool loaded;            /* of a library of --impl-lib */
     struct witness witness; /* of its batches in the item witness_item */

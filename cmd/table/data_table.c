@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/impl_name.h"
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
 #include "cmd/record/record_row.h"
@@ -12,7 +13,7 @@
 enum { KINDS_MAX = 16, KIND_SIZE = PROBLEM_DATA_SIZE, NAME_COLUMNS = 28, CELL_COLUMNS = 9 };
 
 struct data_entry {
-    char impl[40];
+    char impl[IMPL_NAME_SIZE];
     struct problem_key key;
     double tflops, errors[RECORD_TENSORS_MAX]; /* relative RMS errors in the order of the outputs */
     int tensor_count;

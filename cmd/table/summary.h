@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "cmd/base/impl_name.h"
 #include "cmd/record/record.h"
 #include "cmd/table/common.h"
 
@@ -33,13 +34,13 @@ enum { SUMMARY_IMPLS_MAX = 32, SUMMARY_DTYPES_MAX = 4, SUMMARY_REFUSALS_MAX = 24
 
 /* Rows that did not run for one reason. */
 struct summary_refusal {
-    char impl[40], reason[160];
+    char impl[IMPL_NAME_SIZE], reason[160];
     int status, count; /* status: enum record_status */
 };
 
 /* Sums of logarithms of the ratios of one implementation. */
 struct summary_impl {
-    char name[40];
+    char name[IMPL_NAME_SIZE];
     double peer_log_sum, naive_log_sum;
     int peer_count, naive_count, row_count;
 };
@@ -60,7 +61,7 @@ struct summary_files {
 };
 
 struct summary {
-    char peer[40];
+    char peer[IMPL_NAME_SIZE];
     int rows, pass, fail, off, null, oom, unsupported, skipped, error, timeout;
     char scope[8];
     struct summary_impl impls[SUMMARY_IMPLS_MAX];

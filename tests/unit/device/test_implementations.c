@@ -160,7 +160,9 @@ static void names_that_are_refused(void **state)
                    {{"fused_cpu:zzzzzzzzzz"}, "--impl fused_cpu:zzzzzzzzzz: unknown variant; 'fabench list' shows all"},
                    {{"naive:smem_99kb"}, "--impl naive:smem_99kb: the CPU has no shared memory"},
                    {{"fused:portable"}, "--impl fused:portable: what follows the colon belongs to a kernel; name it"},
-                   {{"a_name_of_more_than_39_characters_is_no_name"}, ": longer than 39 characters"}};
+                   {{"fused_cpu:a_variant_of_more_than_39_characters:deterministic:fast"}, ": unknown variant"},
+                   {{"a_name_of_more_than_79_characters_is_no_name_and_this_one_has_some_characters_more"},
+                    ": longer than 79 characters"}};
     assert_int_equal(load(NULL, &impls), EXIT_OK);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         assert_int_equal(select_names(&impls, refused[i].names, slots, &count), EXIT_USAGE);
