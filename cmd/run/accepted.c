@@ -84,10 +84,12 @@ static bool has_line(const struct name_list *list, const char *line)
     return list->count && bsearch(&line, list->names, (size_t)list->count, sizeof *list->names, compare);
 }
 
-int accepted_check(const struct options *o, const struct record_file *rows, bool is_whole, bool *is_missed)
+int accepted_check(const struct options *o, const struct record_file *rows, bool is_whole, bool *is_missed,
+                   int *missed_count)
 {
     struct name_list list = {0}, seen = {0};
     int missed = 0, more = 0;
+    *missed_count = 0;
     if (access(o->accepted_path, F_OK) != 0)
         return is_whole ? write_list(o->accepted_path, rows) : EXIT_OK;
     if (!read_list(o->accepted_path, &list)) {
@@ -119,6 +121,7 @@ int accepted_check(const struct options *o, const struct record_file *rows, bool
     if (more && !o->quiet)
         log_note("%d row%s ran that --accepted %s does not name; remove the file to have it written anew", more,
                  more == 1 ? "" : "s", path_shown(o->accepted_path).text);
+    *missed_count = missed;
     name_list_free(&list);
     name_list_free(&seen);
     return missed ? EXIT_CHECK_FAILED : EXIT_OK;

@@ -9,7 +9,8 @@
 /* Compares the rows of a run with the list; where the file does not exist, writes it from the rows that ran, which the
  * run says in a line. Returns EXIT_OK; EXIT_CHECK_FAILED after a message for each row that was not accepted (of
  * --max-failures) and is_missed[row] set; EXIT_IO after a message. is_whole: the run ended by itself; else nothing is
- * written. is_missed: as many as rows, may be NULL. */
-int accepted_check(const struct options *, const struct record_file *rows, bool is_whole, bool *is_missed);
+ * written. is_missed: as many as rows, may be NULL. *missed_count: rows of the list that did not run. */
+int accepted_check(const struct options *, const struct record_file *rows, bool is_whole, bool *is_missed,
+                   int *missed_count);
 
 #endif

@@ -491,9 +491,10 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
         status = exit_worst(status, draw(s));
     else
         tell_resume(s);
+    int missed = 0;
     bool *is_missed = xcalloc((unsigned long)s->rows.count + 1, sizeof *is_missed);
     if (s->options->accepted_path)
-        status = exit_worst(status, accepted_check(s->options, &s->rows, exit_code == EXIT_OK, is_missed));
+        status = exit_worst(status, accepted_check(s->options, &s->rows, exit_code == EXIT_OK, is_missed, &missed));
     if (s->options->junit_path && !write_junit(s, is_missed, status))
         status = exit_worst(status, EXIT_IO);
     free(is_missed);
@@ -505,6 +506,9 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
                                             .charts = s->charts,
                                             .may_draw = o->command == COMMAND_SWEEP && o->plot != PLOT_TERM};
         table_close(s->table, &files, elapsed_s, status);
+        if (missed && !o->quiet)
+            printf("REFUSED: %d accepted row%s did not run (%s)\n", missed, missed == 1 ? "" : "s",
+                   path_shown(o->accepted_path).text);
     }
     free_outputs(s);
     return status;

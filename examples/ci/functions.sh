@@ -12,12 +12,16 @@ must_build() {
     [ "$code" -eq 0 ] || { echo "${0##*/}: $1 does not build (code $code)" >&2; exit 5; }
 }
 
-# shown COMMAND...: runs it; under GitHub Actions its output is also the summary of the job.
+# shown COMMAND...: runs it; under GitHub Actions its output and its messages are also the summary of the job, without
+# the lines that make annotations.
 shown() {
     [ -n "${GITHUB_STEP_SUMMARY:-}" ] || { "$@"; return; }
-    local code=0
+    local code=0 said
+    said=$(mktemp)
     { echo "#### $1 $2"; echo '```'; } >>"$GITHUB_STEP_SUMMARY"
-    "$@" | tee -a "$GITHUB_STEP_SUMMARY" || code=$?
+    "$@" 2>&1 | tee "$said" || code=$?
+    grep -v -E '^::(error|warning|notice) ' "$said" >>"$GITHUB_STEP_SUMMARY" || true
+    rm -f "$said"
     echo '```' >>"$GITHUB_STEP_SUMMARY"
     return $code
 }

@@ -29,7 +29,7 @@ else
     library=$cuda_library impl=$cuda_impl options=("${cuda_options[@]}") verify=("${cuda_verify[@]}")
     beside=
 fi
-# The hard shapes that the kernel takes: one that it refuses later fails the check. Written by the first run.
+# The hard shapes that the kernel takes: one that it refuses later fails the check.
 accepted=$(dirname "$0")/accepted-gate-${device%%:*}.txt
 
 usage() { sed -n '4,7s/^# *//p' "$0" >&2; exit 2; }
@@ -45,6 +45,18 @@ ab)
     git worktree add --quiet --detach "$old" "$2"
     must_build "$old"
     must_build .
+    # What the older revision takes, where no list was committed: the new one must take it, too.
+    if [ ! -e "$accepted" ]; then
+        accepted=$out/accepted-old.txt
+        rm -f "$accepted"
+        fabench verify --device "$device" --impl-lib "$old/$library" --impl "$impl" "${verify[@]}" \
+            --accepted "$accepted" --out "$out/verify-old" --overwrite --quiet || true
+        [ -e "$accepted" ] || [ -z "${CI:-}" ] || {
+            echo "gate.sh: $2 does not pass its checks, so that nothing says which rows must run; commit" \
+                "${0%/*}/accepted-gate-${device%%:*}.txt" >&2
+            exit 5
+        }
+    fi
     shown fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --accepted "$accepted" \
         --out "$out/verify" --overwrite --junit "$out/verify.xml"
     # Kept, because the worktree goes away, and with it the command that fabench prints to measure a line again.

@@ -13,7 +13,7 @@ build=${FABENCH_BUILD:-$(dirname "$fabench")}
 export HOME=$tmp/home GIT_CONFIG_NOSYSTEM=1
 export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@example.org GIT_COMMITTER_NAME=test \
     GIT_COMMITTER_EMAIL=test@example.org
-unset FABENCH_PREFIX FABENCH_CI_OUT FABENCH_DEVICE
+unset FABENCH_PREFIX FABENCH_CI_OUT FABENCH_DEVICE CI
 mkdir -p "$HOME/src"
 ln -s "$root" "$HOME/src/fabench"
 what="cmake --install"
@@ -71,14 +71,24 @@ what="ci/check.sh, a kernel that refuses the causal mask"
 code=0
 GITHUB_STEP_SUMMARY=$tmp/summary.md ci/check.sh >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 1
-expect_stderr '^fabench: plugin_cpu fwd-causal-[^ ]*: accepted before, now unsupported: takes no mask'
-expect_stderr 'rows of --accepted ci/accepted-cpu.txt did not run'
+expect_stdout '^fabench: plugin_cpu fwd-causal-[^ ]*: accepted before, now unsupported: takes no mask'
+expect_stdout 'rows of --accepted ci/accepted-cpu.txt did not run'
 expect_stdout '^INCOMPLETE: [0-9]+ of [0-9]+ rows ran'
 expect "failures in the JUnit file" grep -q '<failure message="accepted before, now unsupported: takes no mask"' \
     fabench-ci/verify.xml
 expect "a summary of the job" grep -q '^#### fabench verify' "$tmp/summary.md"
 expect "with what was printed" grep -q '^INCOMPLETE' "$tmp/summary.md"
+expect "with the messages" grep -q 'accepted before, now unsupported' "$tmp/summary.md"
+expect "with the reason at the end" grep -q '^REFUSED: [0-9]* accepted rows did not run (ci/accepted-cpu.txt)' \
+    "$tmp/summary.md"
 git checkout --quiet plugin.c
+what="ci/check.sh under CI without the list"
+mv ci/accepted-cpu.txt "$tmp/accepted"
+code=0
+CI=true ci/check.sh >"$tmp/out" 2>"$tmp/err" || code=$?
+mv "$tmp/accepted" ci/accepted-cpu.txt
+expect_code 5
+expect_stderr '^check.sh: ci/accepted-cpu.txt is missing'
 
 run_block 3 .
 expect_code 0
@@ -127,6 +137,7 @@ code=0
 FABENCH_PREFIX=$HOME/stand-in FABENCH_DEVICE=cpu ci/gate.sh ab HEAD~1 >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 0
 expect_stdout '^verify .*--junit fabench-ci/verify.xml$'
+expect_stdout '^verify .*--impl-lib [^ ]*/build/plugin_cpu.so .*--accepted fabench-ci/accepted-old.txt .*--quiet$'
 expect_stdout '^ab fabench-ci/old/plugin_cpu.so build/plugin_cpu.so '
 what="FABENCH_DEVICE=cpu ci/gate.sh baseline"
 code=0
