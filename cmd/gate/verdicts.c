@@ -231,7 +231,8 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
 /* Writes verdicts for other programs: JUnit XML, CSV, GitHub annotations. */
 
 /* ab: "vs cudnn +3.4 % (+2.6 .. +4.2), raw time +3.1 %, 4.197 -> 4.340 ms: why"; gate: "time +3.1 %, against GEMM
- * +3.4 % (+2.6 .. +4.2), ...". The changes have the names of their columns, the bounds follow the change that decides. The
+ * +3.4 % (+2.6 .. +4.2), ...".
+ * The changes have the names of their columns, the bounds follow the change that decides. The
  * caller frees it. */
 static char *describe(const struct verdict_report *r, const struct verdict_line *line)
 {
