@@ -13,7 +13,9 @@
 static enum attn_status open_fake(struct backend *, int ordinal, struct attn_message *why);
 static enum attn_status list_fake(struct device_info devices[DEVICES_MAX], int *count, struct attn_message *why);
 
+#ifndef FABENCH_WITH_CUDA
 #define FABENCH_WITH_CUDA
+#endif
 #define backend_open_cuda open_fake
 #define backend_list_cuda list_fake
 #include "cmd/device/backend.c"
