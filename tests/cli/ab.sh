@@ -243,7 +243,7 @@ expect_sentence 'does not answer to --version'
 # ---- CI ----
 GITHUB_ACTIONS=true fakes '' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)' --junit junit.xml
 expect_code 3
-expect_stdout '^::error title=fabench ab%3A REGRESS fwd full d64 256 fp16::fused \+3\.0'
+expect_stdout '^::error title=fabench ab%3A REGRESS fwd full d64 256 fp16::fused vs GEMM \+3\.0.*raw time \+3\.0'
 expect_file junit.xml
 expect "well-formed XML" python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("junit.xml")'
 expect "one failure of three tests" grep -q 'tests="3" failures="1" errors="0"' junit.xml
