@@ -92,12 +92,6 @@ static int read_side(struct gate *g, const struct name_list *paths, struct gate_
                           is_baseline ? "--baseline" : "--current", paths->names[i], paths->names[k]);
                 code = EXIT_NOT_COMPARABLE;
             }
-        for (int k = 0; k < g->baseline.count && code == EXIT_OK && !is_baseline; k++)
-            if (is_same_run(&g->baseline.files[k], file)) {
-                log_error("--current %s: is the same run as --baseline %s; a record always agrees with itself",
-                          paths->names[i], g->options->baselines.names[k]);
-                code = EXIT_USAGE;
-            }
         if (code == EXIT_OK)
             side->count++;
         else

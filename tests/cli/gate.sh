@@ -402,13 +402,6 @@ for absent in "--baseline absent.jsonl --current base.jsonl" "--baseline base.js
     expect_code 5
     expect_sentence 'absent\.[a-z]*: No such file'
 done
-# A record beside itself, or beside a copy of it, always passes.
-cp base.jsonl copy.jsonl
-for copy in base.jsonl copy.jsonl; do
-    gate --baseline base.jsonl --current $copy
-    expect_code 2
-    expect_sentence "--current $copy: is the same run as --baseline base.jsonl"
-done
 
 # ---- floors ----
 cat >floors.csv <<'EOF'

@@ -34,7 +34,6 @@ silent verify --preset quick --device cpu --impl fused --d 64 --mode fwd --dtype
 silent plot sweep/run.jsonl --out charts
 silent report sweep/run.jsonl --out page
 silent selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd
-silent gate --baseline sweep/run.jsonl --current sweep/run.jsonl --device cpu --delta 15%
 # What failed is said, on stderr alone.
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale --quiet
 expect_code 1
