@@ -14,19 +14,10 @@
 #include <string.h>
 
 #include "cmd/record/board_figures.h"
+#include "tests/simulate/random.h"
 
 enum { BOARDS_MOST = 100, CASES = 8, LOSSES_TRIED = 400 };
 static const double LEAST_LOSS_PCT = 1; /* as in cmd/report/boards.c */
-
-static uint64_t random_state = 1;
-
-static double uniform(void)
-{
-    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
-    return ((double)(random_state >> 11) + 0.5) * 0x1p-53;
-}
-
-static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
 
 /* Board 0 is slower by loss_pct. True where a board is named: `wanted` alone, or -1 = any. */
 static bool is_named(int boards, double spread_pct, double noise_pct, double loss_pct, int wanted)

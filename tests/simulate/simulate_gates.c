@@ -27,24 +27,11 @@
 #include "cmd/base/stats.h"
 #include "cmd/gate/decide.h"
 #include "cmd/gate/decide_gate.h"
+#include "tests/simulate/random.h"
 
 enum { CASES = 12, SAMPLES = 30, BASELINES = 5 };
 
 static const double two_pi = 6.283185307179586;
-
-/* ---- random numbers: xorshift64*, the same on every machine ---- */
-
-static uint64_t random_state = 88172645463325252u;
-
-static double uniform(void)
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return ((double)(random_state * 2685821657736338717u >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static double normal(void) { return sqrt(-2 * log(uniform())) * cos(two_pi * uniform()); }
 
 /* ---- processes ---- */
 
