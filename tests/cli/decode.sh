@@ -52,13 +52,7 @@ for row in 1 5; do
 done
 
 # The repro of a row makes the same row.
-eval "set -- $(csv_cell a.csv 4 repro)"
-shift
-run "$@" --out none --csv again.csv
-expect_code 0
-for name in mode causal batch q_len kv_len lengths page_size splits flops min_gb seed; do
-    expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell a.csv 4 $name)"
-done
+expect_same_row a.csv 4 mode causal batch q_len kv_len lengths page_size splits flops min_gb seed
 
 # A record of these rows is continued, judged, drawn.
 record_serves 4 8 "${paged[@]}"
@@ -102,13 +96,7 @@ expect "bytes of the rows and the used keys" test "$(csv_cell mixed.csv 1 min_gb
 # Rows of the chunk see 71 to 140 keys, the single row 7.
 expect "FLOPs of what is visible" test "$(csv_cell mixed.csv 1 flops)" = \
     "$(awk 'BEGIN { print 4 * 64 * 4 * (70 * (71 + 140) / 2 + 7) }')"
-eval "set -- $(csv_cell mixed.csv 2 repro)"
-shift
-run "$@" --out none --csv again.csv
-expect_code 0
-for name in mode batch q_len kv_len total_q lengths page_size flops min_gb; do
-    expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell mixed.csv 2 $name)"
-done
+expect_same_row mixed.csv 2 mode batch q_len kv_len total_q lengths page_size flops min_gb
 run gate --baseline mixed.jsonl --current mixed.jsonl --soft 4,5
 expect_code 0
 run "${common[@]}" --lengths list:70x140:1x7:0x33 --page-size 16 --out none --dump m --check sample
@@ -138,13 +126,7 @@ expect "that of K and V" test "$(csv_cell narrow.csv 1 cache_dtype)" = e4m3
 expect "scales of heads" test "$(csv_cell narrow.csv 1 quant_scale)" = head
 expect "bytes of two types" awk -v b="$(csv_cell narrow.csv 1 min_gb)" \
     'BEGIN { r = b * 1e9 / (2 * 3 * 4 * 64 * 2 + 3 * 4 * 4 + 2 * 180 * 2 * 64); exit !(r > 0.999999 && r < 1.000001) }'
-eval "set -- $(csv_cell narrow.csv 4 repro)"
-shift
-run "$@" --out none --csv again.csv
-expect_code 0
-for name in mode dtype cache_dtype quant_scale lengths page_size flops min_gb; do
-    expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell narrow.csv 4 $name)"
-done
+expect_same_row narrow.csv 4 mode dtype cache_dtype quant_scale lengths page_size flops min_gb
 run gate --baseline narrow.jsonl --current narrow.jsonl --soft 4,5
 expect_code 0
 run "${common[@]}" --cache-dtype e4m3 --lengths list:40:7 --page-size 8 --out none --dump n --check sample

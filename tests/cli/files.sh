@@ -11,6 +11,7 @@ mark='\xef\xbb\xbf'
 { printf "$mark"; cat a.jsonl; } >b.jsonl
 run gate --baseline b.jsonl --current a.jsonl --delta 15% --soft 4 # one record a side decides nothing on a CPU
 expect_code 0
+expect_stdout '^INCONCLUSIVE: 2 undecided of 2'
 run report b.jsonl --out page
 expect_code 0
 run plot b.jsonl --plot term

@@ -177,6 +177,19 @@ csv_cell() {
         NR == want_row + 1 { cells($0, values); print values[column] }' "$1"
 }
 
+# expect_same_row FILE ROW COLUMN...: the repro of a row of a CSV file, run, makes a row with the same cells.
+expect_same_row() {
+    local file=$1 row=$2 name
+    local -a words
+    shift 2
+    eval "words=($(csv_cell "$file" "$row" repro))"
+    run "${words[@]:1}" --out none --csv again.csv
+    expect_code 0
+    for name in "$@"; do
+        expect "the same $name" test "$(csv_cell again.csv 1 "$name")" = "$(csv_cell "$file" "$row" "$name")"
+    done
+}
+
 # Number of cells of each line of a CSV file, each number once.
 csv_widths() {
     awk '{ sub(/\r$/, ""); gsub(/"([^"]|"")*"/, "x"); print gsub(/,/, ",") + 1 }' "$1" | sort -u

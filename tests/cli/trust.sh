@@ -34,6 +34,8 @@ silent verify --preset quick --device cpu --impl fused --d 64 --mode fwd --dtype
 silent plot sweep/run.jsonl --out charts
 silent report sweep/run.jsonl --out page
 silent selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd
+printf 'mode,impl,min_tflops\nfwd,fused_cpu,1e-9\n' >floors.csv # one record a side decides nothing on a CPU
+silent gate --floors floors.csv --current sweep/run.jsonl --device cpu
 # What failed is said, on stderr alone.
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale --quiet
 expect_code 1
