@@ -51,12 +51,13 @@ static int compare_lengths(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Memory and errors span decades; bars of all else begin at 0. */
+static bool has_log_y(enum chart_kind kind) { return kind == CHART_MEMORY || kind == CHART_ERROR; }
+
 static bool is_shown(enum chart_kind kind, const struct chart_point *point)
 {
-    return isfinite(point->value) && (point->value > 0 || (point->value == 0 && !slide_has_log_y(kind)));
+    return isfinite(point->value) && (point->value > 0 || (point->value == 0 && !has_log_y(kind)));
 }
-
-bool slide_has_log_y(enum chart_kind kind) { return kind == CHART_MEMORY || kind == CHART_ERROR; }
 
 /* The bars of one panel, from x on. */
 static void add_panel(struct slide *slide, const struct chart_set *set, const struct chart_page *page, int panel)
@@ -191,8 +192,10 @@ static void put_words(struct script *s, const struct chart_set *set, const struc
                  interval + 5);
     else
         snprintf(text, sizeof text, "%s", words->caption);
+    char *caption = xasprintf("%s Below the bars: %s.", text, chart_axis_title(set, family));
     fprintf(s->body, "set label 3 ");
-    script_put_quoted(s->body, text);
+    script_put_quoted(s->body, caption);
+    free(caption);
     fprintf(s->body, " at screen %.4f,%.4f left font ',12' tc rgb '#555555'\n", (double)LEFT / WIDTH, 16.0 / HEIGHT);
 }
 
@@ -219,7 +222,7 @@ static void put_x_labels(struct script *s, const struct chart_page *page, const 
 
 static void put_axes(struct script *s, const struct chart_page *page, const struct slide *slide)
 {
-    const bool is_log = slide_has_log_y(page->kind);
+    const bool is_log = has_log_y(page->kind);
     fprintf(s->body,
             "set lmargin at screen %.4f\nset rmargin at screen %.4f\nset tmargin at screen %.4f\n"
             "set bmargin at screen %.4f\nset border 3\nset boxwidth 0.92 absolute\nset style fill solid 1 noborder\n"

@@ -12,7 +12,4 @@ int slide_write(const struct chart_set *, const struct chart_page *, const char 
 /* Are the bars of all panels few enough for one slide? Else each panel has a slide of its own. */
 bool slide_fits(const struct chart_set *, const struct chart_page *);
 
-/* Memory and errors span decades. */
-bool slide_has_log_y(enum chart_kind);
-
 #endif

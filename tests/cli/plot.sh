@@ -32,6 +32,7 @@ for kind in tflops gemm ms joules; do
 done
 expect "values" grep -qE ",25\.0,128$" slides/gemm-bwd-fp32-slide.dat
 expect "a failed bar says so" test "$(grep -c ',FAILED,64$' slides/ms-fwd-fp32-slide.dat)" -eq 1
+expect "what the groups are" grep -q 'Below the bars: sequence length n\.' slides/ms-fwd-fp32-slide.gp
 expect "the ceiling" grep -q '^# GEMM ceiling' slides/tflops-fwd-fp32-slide.dat
 expect "no other kind" test -z "$(find slides -name 'memory*' -o -name 'error*' -o -name 'speedup*')"
 if command -v gnuplot >/dev/null; then
