@@ -9,6 +9,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/stats.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record_figures.h"
@@ -40,8 +41,9 @@ struct history {
 
 /* What the files of one column say of a case. */
 struct figure {
-    int rows, failed;
-    double value, lo, hi; /* TFLOPS: the median over the files; the lowest and highest end of the 95 % intervals */
+    int failed;    /* rows */
+    double value;  /* TFLOPS: the median over the files; NaN where none is there or one failed its check */
+    double lo, hi; /* the lowest and highest end of the 95 % intervals */
     bool has_interval;
 };
 
@@ -149,12 +151,6 @@ static void sort_revisions(struct history *h)
 
 /* ---- figures ---- */
 
-static int compare_reals(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 static double at_time(const struct record_row *row, double time_ms)
 {
     return isfinite(time_ms) && time_ms > 0 ? row->tflops * row->time_ms / time_ms : row->tflops;
@@ -162,7 +158,7 @@ static double at_time(const struct record_row *row, double time_ms)
 
 static struct figure figure_of(const struct entry *entries, int count)
 {
-    struct figure f = {.rows = count, .value = NAN, .lo = INFINITY, .has_interval = true};
+    struct figure f = {.value = NAN, .lo = INFINITY, .has_interval = true};
     double *values = xcalloc((unsigned long)count + 1, sizeof *values);
     int there = 0;
     for (int i = 0; i < count; i++) {
@@ -176,10 +172,8 @@ static struct figure figure_of(const struct entry *entries, int count)
         f.hi = fmax(f.hi, fmax(row->tflops, at_time(row, row->time_ms_ci_lo)));
         f.has_interval &= record_row_has_interval(row);
     }
-    if (there) {
-        qsort(values, (size_t)there, sizeof *values, compare_reals);
-        f.value = (values[(there - 1) / 2] + values[there / 2]) / 2;
-    }
+    if (there && !f.failed)
+        f.value = stats_of(values, there).median;
     free(values);
     return f;
 }
@@ -276,7 +270,7 @@ static void put_case(struct page *page, const struct history *h, const struct en
     free(figures);
 }
 
-/* Cases of one device, dtype and method that begin at `first`: their end. */
+/* Cases of one device and dtype, decode apart, that begin at `first`: their end. */
 static int end_of_table(const struct history *h, int first, bool *is_small)
 {
     const struct record_row *row = h->entries[first].row;
@@ -369,17 +363,8 @@ int history_run(const struct options *o)
 {
     struct history h = {.file_count = o->files.count};
     struct report_argument *arguments = xcalloc((unsigned long)h.file_count, sizeof *arguments);
-    int status = EXIT_OK;
+    int status = report_arguments_parse(&o->files, arguments) ? EXIT_OK : EXIT_USAGE;
     h.files = xcalloc((unsigned long)h.file_count, sizeof *h.files);
-    for (int i = 0; i < h.file_count && status == EXIT_OK; i++) {
-        if (!report_argument_parse(o->files.names[i], &arguments[i]))
-            status = EXIT_USAGE;
-        for (int k = 0; k < i && status == EXIT_OK; k++)
-            if (path_is_same(arguments[i].path, arguments[k].path)) {
-                log_error("%s: this file is given twice", arguments[i].path);
-                status = EXIT_USAGE;
-            }
-    }
     for (int i = 0; i < h.file_count && status == EXIT_OK; i++)
         if (!add_file(&h, &h.files[i], &arguments[i]))
             status = EXIT_NOT_COMPARABLE;

@@ -21,12 +21,12 @@ struct report_label {
 };
 
 /* A word of the command line: LABEL=FILE, or FILE. The text before the first '=' is a label, unless it is part of a
- * path. False, after a sentence. */
+ * path. False, after a sentence; also where a file is given twice. */
 struct report_argument {
     const char *path;
     char label[REPORT_LABEL_MAX + 1]; /* "" = none */
 };
-bool report_argument_parse(const char *word, struct report_argument *);
+bool report_arguments_parse(const struct name_list *words, struct report_argument *); /* one for each word */
 
 struct report_input {
     struct record_file *files;

@@ -16,7 +16,6 @@
 
 static const char label_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._+()@:-";
 
-/* One argument: a path, and a label where one was typed. */
 bool report_row_is_valid(const struct record_row *row)
 {
     return record_row_is_checked(row) && role_of_name(row->impl) != ATTN_ROLE_NOTHING && row->impl[0] &&
@@ -25,7 +24,8 @@ bool report_row_is_valid(const struct record_row *row)
 
 /* ---- arguments ---- */
 
-bool report_argument_parse(const char *word, struct report_argument *argument)
+/* The text before the first '=' is a label, unless it is part of a path. */
+static bool parse_argument(const char *word, struct report_argument *argument)
 {
     const size_t length = strcspn(word, "=");
     argument->path = word;
@@ -49,10 +49,10 @@ bool report_argument_parse(const char *word, struct report_argument *argument)
     return true;
 }
 
-static bool parse_arguments(const struct name_list *words, struct report_argument *arguments)
+bool report_arguments_parse(const struct name_list *words, struct report_argument *arguments)
 {
     for (int i = 0; i < words->count; i++) {
-        if (!report_argument_parse(words->names[i], &arguments[i]))
+        if (!parse_argument(words->names[i], &arguments[i]))
             return false;
         for (int k = 0; k < i; k++)
             if (path_is_same(arguments[i].path, arguments[k].path)) {
@@ -283,7 +283,7 @@ int report_input_read(const struct options *o, struct report_input *input)
     input->files = xcalloc((unsigned long)count, sizeof *input->files);
     input->labels = xcalloc((unsigned long)count, sizeof *input->labels);
     input->file_count = count;
-    if (!parse_arguments(&o->files, arguments))
+    if (!report_arguments_parse(&o->files, arguments))
         status = EXIT_USAGE;
     else if (!read_files(arguments, input))
         status = EXIT_NOT_COMPARABLE;

@@ -53,6 +53,10 @@ run report --history old=first.jsonl new=failed.jsonl
 expect_code 0
 expect_stdout 'old 2026-01-01 +new 2026-02-02'
 expect_stdout 'FAILED'
+# A column that says FAILED has no speed, also where another of its records passed.
+run report --history old=first.jsonl new=failed.jsonl new=second.jsonl --out none
+expect_code 0
+expect "no change from or to FAILED" test "$(grep -cE '^\| fwd .*FAILED\*{0,2} *\| +\| +\|$' out)" -eq 4
 run report --history first.jsonl second.jsonl --out page
 expect_code 0
 expect_stdout '^history: page/history.md$'
