@@ -357,7 +357,8 @@ static void account(struct problem_run *run, struct contender *c)
         work_add_finding(&run->work, &c->work, sentence.text);
     }
     if (after_ms > AFTER_MS)
-        log_warn("%s: its threads computed on for %.3g ms after a launch, on average; the others waited for them",
+        log_warn("%s: its threads computed on for %.3g ms after a launch, on average; the others waited for them "
+                 "(OpenMP threads that spin: OMP_WAIT_POLICY=passive)",
                  c->row.impl, after_ms);
 }
 

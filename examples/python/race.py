@@ -152,12 +152,15 @@ def print_table(problems, times, verdicts, rows, name):
         verdict = next((row for row in verdicts if is_of(row, problem)), None)
         if times[folder] is None or verdict is None:
             continue
-        print(f"{folder.name:<34} {name:<20} {times[folder]:9.3f}  {'':>16}  {verdict['check']}"
-              f" {float(verdict['err_used'] or 'nan'):.2f} of its bound")
+        used = float(verdict["err_used"] or "nan")
+        share = ">999" if used >= 999 else f"{used:.2f}"
+        print(f"{folder.name:<34} {name:<20} {times[folder]:9.3f}  {'':>16}  {verdict['check']} {share} of its bound")
         for row in rows:
             if is_of(row, problem) and row["time_ms"]:
-                ratio = float(row["time_ms"]) / times[folder]
-                print(f"{'':<34} {row['impl']:<20} {float(row['time_ms']):9.3f}  {ratio:14.2f} x  {row['check']}")
+                # A wrong result has no speed.
+                is_right = verdict["check"] == "pass" and row["check"] == "pass"
+                ratio = f"{float(row['time_ms']) / times[folder]:.2f} x" if is_right else "-"
+                print(f"{'':<34} {row['impl']:<20} {float(row['time_ms']):9.3f}  {ratio:>16}  {row['check']}")
 
 
 def main():

@@ -37,6 +37,7 @@ sed -i 's/causal)\[0\]/causal)[0] * 1.01/' own.py
 race own.py --samples 1 -- "${shape[@]}" --mode fwd
 expect_code 1
 expect "fails" test "$(grep -cE '^fwd-.* mine .* fail ' out)" -eq 4
+expect "no speed of a wrong result" sh -c '! grep -qE "[0-9] x +pass" out && grep -qE " - +pass" out'
 
 # What the function does not name is refused in words, not judged as if it were absent.
 for words in "--window-left 16" "--softcap 1" "--dropout 0.1" "--block-mask local:1 --mask-block 16" \
