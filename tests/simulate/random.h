@@ -1,5 +1,5 @@
-/* Random numbers of simulations, the same on every machine: xorshift64* (Vigna 2016), normal deviates by Box and Muller.
- * random_state: the seed, not 0. */
+/* Random numbers of simulations, the same on every machine: xorshift64* (Vigna 2016), normal deviates by Box and
+ * Muller. random_state: the seed, not 0. */
 #ifndef FABENCH_SIMULATE_RANDOM_H
 #define FABENCH_SIMULATE_RANDOM_H
 
