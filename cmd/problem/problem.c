@@ -125,7 +125,8 @@ static struct tensor_bytes bytes_of(const struct attn_problem *p, double keys)
 double problem_needed_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)
 {
     const struct tensor_bytes b = bytes_of(p, keys);
-    return b.q + b.k + b.v + b.bias + (mode == ATTN_BWD ? b.o : 0);
+    const bool sees_all = !p->causal && p->lengths == ATTN_FIXED;
+    return b.q + b.k + b.v + (sees_all ? b.bias : 0) + (mode == ATTN_BWD ? b.o : 0);
 }
 
 double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)

@@ -53,7 +53,8 @@ double problem_flops(const struct attn_problem *, enum attn_mode, double pairs);
 /* Bytes of memory traffic when each input is read once and each output is written once. keys: of K and of V, over all
  * sequences (problem_used_keys). */
 double problem_min_bytes(const struct attn_problem *, enum attn_mode, double keys);
-/* Those of the inputs that no launch can do without: a backward can compute O and LSE itself. */
+/* Those of the inputs that no launch can do without: a backward can compute O and LSE itself, and a bias counts
+ * only where all pairs are visible. */
 double problem_needed_bytes(const struct attn_problem *, enum attn_mode, double keys);
 
 /* True when at least one row sees no key. */

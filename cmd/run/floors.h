@@ -1,7 +1,7 @@
 /* What no launch can be faster than: the FLOPs of the visible pairs at the peak of the device's matrix units and its
- * highest clock and, where the caches were flushed and cannot hold the inputs, reading these from memory at its peak.
- * A time below it is wrong, whoever claims it: the row fails by the rule "floor". Not on a CPU, whose peak is not
- * known. */
+ * highest clock, and reading at the memory's peak what the L2 cannot hold of the inputs, whatever was in it before. A
+ * time below it is wrong, whoever claims it: the row fails by the rule "floor". Not on a CPU or a device that is not in
+ * the table, whose peaks are not known. */
 #ifndef FABENCH_FLOORS_H
 #define FABENCH_FLOORS_H
 
@@ -17,7 +17,7 @@ struct floors {
 
 /* keeps_p: `prepare` has computed P, so that a backward has one product less. Keys of which a right kernel may find
  * that they have no weight, or that no row sees, have no floor. */
-struct floors floors_of(const struct device_info *, const struct plan_item *, bool is_cold, bool keeps_p);
+struct floors floors_of(const struct device_info *, const struct plan_item *, bool keeps_p);
 
 /* Is a launch of time_ms possible, and one of the sustained region, of sustained_ms (NaN = there was none)? */
 bool floors_allow(const struct floors *, double time_ms, double sustained_ms);

@@ -126,8 +126,8 @@ static bool is_contradicted(const struct supervisor *s, int item, int slot, cons
 /* Is a claimed time one that the device cannot reach? */
 static bool is_below_floor(const struct supervisor *s, int item, const struct record_row *row, char *why, size_t size)
 {
-    const struct floors f = floors_of(&s->facts.device, &s->plan.items[item], s->options->l2 == L2_COLD,
-                                      role_of_name(row->impl) == ATTN_ROLE_NAIVE);
+    const struct floors f =
+        floors_of(&s->facts.device, &s->plan.items[item], role_of_name(row->impl) == ATTN_ROLE_NAIVE);
     const double sustained_ms =
         row->sustain_passes > 0 ? 1e3 * row->sustain_s / (double)row->sustain_passes : (double)NAN;
     if (floors_allow(&f, row->time_ms, sustained_ms))

@@ -29,10 +29,10 @@ fails clock=0.01
 expect "both figures, and the samples" grep -qE \
     'said to take 5\.[0-9]* ms \(6 samples\); its FLOPs take 12\.[0-9]* ms at the 0\.002[0-9]* TFLOPS' run.jsonl
 expect "a command" grep -qE '"repro": *"fabench .*--device cuda:0 ' run.jsonl
-small_l2=cold passes memory=3350
+passes memory=3350
+fails memory=0.05
+expect "both figures" grep -qE 'reading the inputs that the L2 cannot hold takes 7\.[0-9]* ms at the 0\.05 GB/s' run.jsonl
 small_l2=cold fails memory=0.05
-expect "both figures" grep -qE 'reading its inputs takes 7\.[0-9]* ms at the 0\.05 GB/s' run.jsonl
-passes memory=0.05 # with a warm cache nothing has to be read
 
 # A loaded one: all loaded ones first run in workers of their own.
 fails clock=0.01 --impl right_cpu --impl-lib "$plugins/libwrong_cpu.so"
