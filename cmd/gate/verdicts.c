@@ -231,20 +231,15 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
 /* Writes verdicts for other programs: JUnit XML, CSV, GitHub annotations. */
 
 /* ab: "vs cudnn +3.4 % (+2.6 .. +4.2), raw time +3.1 %, 4.197 -> 4.340 ms: why"; gate: "time +3.1 %, against GEMM
- * +3.4 % (+2.6 .. +4.2), ...".
- * The changes have the names of their columns, the bounds follow the change that decides. The
- * caller frees it. */
+ * +3.4 % (+2.6 .. +4.2), ...". The changes have the names of their columns, the bounds follow the change that decides.
+ * The caller frees it. */
 static char *describe(const struct verdict_report *r, const struct verdict_line *line)
 {
     struct text text = {0};
-    const bool is_gate = r->view == VERDICTS_GATE, has_relative = !isnan(line->relative_change_pct);
+    const char *of_ab = r->decider ? r->decider : "vs control";
     if (!isnan(line->change_pct))
-        text_add(&text, "%s%s%+.2f %%",
-                 is_gate      ? "time"
-                 : r->decider ? r->decider
-                              : "",
-                 is_gate || r->decider ? " " : "", line->change_pct);
-    if (has_relative)
+        text_add(&text, "%s %+.2f %%", r->view == VERDICTS_GATE ? "time" : of_ab, line->change_pct);
+    if (!isnan(line->relative_change_pct))
         text_add(&text, ", %s %+.2f %%", r->decider ? r->decider : "against GEMM", line->relative_change_pct);
     if (!isnan(line->low_pct))
         text_add(&text, " (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
