@@ -22,14 +22,14 @@ static const struct matrix_rate rates[] = {
     {80, 2048, 1024, 4096},
     /* A40 data sheet: 149.7, 74.8, 299.3 (INT8); 84 at 1.74 GHz */
     {86, 1024, 512, 2048},
-    /* Ada white paper, RTX 4090: 330.3, 82.6 (RTX 6000: twice that for each), 660.6; 128 at 2.52 GHz */
+    /* Ada white paper, RTX 4090: 330.3, 660.6; 128 at 2.52 GHz. TF32: half of 16 bits as above, twice what it has */
     {89, 1024, 512, 2048},
     /* H100 white paper, SXM5: 989.4, 494.7, 1978.9; 132 at 1.83 GHz */
     {90, 4096, 2048, 8192},
     /* B200 and B300 data sheets: 2250, 1125, 4500; 148 at 1.86 GHz */
     {100, 8192, 4096, 16384},
     {103, 8192, 4096, 16384},
-    /* RTX Blackwell white paper, RTX 5090: 419, 104.8 (RTX PRO 6000: twice that for each), 838; 170 at 2.41 GHz */
+    /* RTX Blackwell white paper, RTX 5090: 419, 838; 170 at 2.41 GHz. TF32: as RTX 4090 */
     {120, 1024, 512, 2048},
 };
 

@@ -31,7 +31,8 @@ expect "both figures, and the samples" grep -qE \
 expect "a command" grep -qE '"repro": *"fabench .*--device cuda:0 ' run.jsonl
 passes memory=3350
 fails memory=0.05
-expect "both figures" grep -qE 'reading the inputs that the L2 cannot hold takes 7\.[0-9]* ms at the 0\.05 GB/s' run.jsonl
+expect "both figures" grep -qE \
+    'reading the inputs that the L2 cannot hold takes 7\.[0-9]* ms at the 0\.05 GB/s' run.jsonl
 small_l2=cold fails memory=0.05
 
 # A loaded one: all loaded ones first run in workers of their own.
