@@ -176,6 +176,14 @@ static double logits_of(const struct plan_item *item, const struct check_view *v
     return has_slope ? fmax(view->largest_lse, 2 * limits_logit_std(item) / cap) : view->largest_lse;
 }
 
+/* Do one or a few keys of most rows have nearly all of P: are the logits far apart, and no softcap puts them together?
+ */
+static bool one_key_has_all(const struct plan_item *item)
+{
+    const double cap = (double)item->problem.softcap;
+    return limits_logit_std(item) > 4 && !(cap > 0 && cap <= 4);
+}
+
 /* What judge_tensor needs for a job of a view. */
 static struct judge_input judge_input_of(const struct check_request *request, const struct check_view *view,
                                          enum problem_tensor tensor)
@@ -202,7 +210,7 @@ static struct judge_input judge_input_of(const struct check_request *request, co
     judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms,
                              isnan(request->atol) ? lost.one : 0);
     judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), limits_largest_logit(request->item));
-    if (fill_is_steep(request->item->dist))
+    if (one_key_has_all(request->item))
         judge_floor_of_dropout(&in.bounds, tensor, attn_output_dtype(p), (double)p->dropout);
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);

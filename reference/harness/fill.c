@@ -100,11 +100,6 @@ bool fill_takes_logit_std(enum fill_dist dist)
     return dist == FILL_NORMAL || dist == FILL_UNIFORM || dist == FILL_SHARP || dist == FILL_HUGE;
 }
 
-bool fill_is_steep(enum fill_dist dist)
-{
-    return dist == FILL_SHARP || dist == FILL_HUGE || dist == FILL_PEAK || dist == FILL_RISING || dist == FILL_FALLING;
-}
-
 float fill_logit_gain(const struct fill_spec *spec, int64_t head_dim)
 {
     const double root = sqrt((double)head_dim);

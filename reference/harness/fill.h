@@ -74,9 +74,6 @@ struct fill_spec {
  * drawn independently, which Q's gain multiplies: normal, uniform, sharp and huge. */
 bool fill_takes_logit_std(enum fill_dist);
 
-/* Do one or a few keys have nearly all of P: sharp, huge, peak, and the ramps? */
-bool fill_is_steep(enum fill_dist);
-
 /* The factor of Q's table with which the logits have the standard deviation spec->logit_std, instead of the gain of
  * fill_table. With the default scale and normal inputs exactly logit_std. */
 float fill_logit_gain(const struct fill_spec *, int64_t head_dim);

@@ -244,7 +244,12 @@ static void dropout_before_rounding(void **state)
     assert_string_equal(before.rule, "gain");
     if (!(after.used <= 0.7) || !(before.used <= 0.95) || !(wrong.used > 1))
         fail_msg("%.3g, %.3g of its bound; 1 %% too large has %.3g", after.used, before.used, wrong.used);
-    item.dist = FILL_NORMAL; /* there it is one rounding of many, and has no floor */
+    item.dist = FILL_NORMAL;
+    item.logit_std = 64; /* the same by the size of the logits */
+    const struct record_tensor wide = judge_model(&item, FACTOR_FIRST, compute_all, false);
+    if (!(wide.used <= 0.95))
+        fail_msg("%.3g of its bound", wide.used);
+    item.logit_std = 0; /* there it is one rounding of many, and has no floor */
     const struct record_tensor normal = judge_model(&item, FACTOR_FIRST, compute_all, false);
     assert_true(normal.used <= 0.7);
     assert_true(judge_model(&item, OUTPUTS_3_PERMILLE, compute_all, false).used > 1);
