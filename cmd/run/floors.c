@@ -8,10 +8,10 @@
 #include "cmd/run/naive_limits.h"
 
 /* FLOPs of dense matrix products that a multiprocessor does in a clock, at most: of 16 bits, of TF32 (fp32 problems: a
- * kernel may split its products) and of 8 bits, integers too. They are the TFLOPS that NVIDIA tells of the device in the
- * row, divided by its multiprocessors and clock; where cards of an architecture differ, the fastest, sums in 16 bits
- * included. The memory's clock, too, is believed of these devices alone: one that shares the host's memory may tell
- * another. */
+ * kernel may split its products) and of 8 bits, integers too. They are the TFLOPS that NVIDIA tells of the device in
+ * the row, divided by its multiprocessors and clock; where cards of an architecture differ, the fastest, sums in 16
+ * bits included. The memory's clock, too, is believed of these devices alone: one that shares the host's memory may
+ * tell another. */
 struct matrix_rate {
     int compute_capability;
     double of_16_bits, of_tf32, of_8_bits;
