@@ -149,7 +149,8 @@ static void gate_of_few_processes_on_the_cpu(void **state)
 }
 
 /* A crowded CPU: processes of one program that differ by 10 to 40 % relative to the control, also by single slow ones.
- * No gate of four configurations may call it slower or faster more often than once in a hundred. */
+ * Slower and faster have an error of 1 % each: no gate of four configurations may say either more often than twice in
+ * a hundred. */
 static void a_crowded_cpu_raises_no_alarm(void **state)
 {
     (void)state;
