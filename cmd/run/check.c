@@ -184,16 +184,21 @@ static bool one_key_has_all(const struct plan_item *item)
     return limits_logit_std(item) > 4 && !(cap > 0 && cap <= 4);
 }
 
+/* The head of the whole tensor that is the view's first. */
+static int64_t head_offset_of(const struct check_view *view, enum problem_tensor tensor)
+{
+    return tensor == TENSOR_DK || tensor == TENSOR_DV ? view->kv_head_offset : view->q_head_offset;
+}
+
 /* What judge_tensor needs for a job of a view. */
 static struct judge_input judge_input_of(const struct check_request *request, const struct check_view *view,
                                          enum problem_tensor tensor)
 {
-    const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     const struct attn_problem *p = &view->problem;
     struct judge_input in = {
         .tensor = tensor,
         .batch_offset = view->batch_offset,
-        .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
+        .head_offset = head_offset_of(view, tensor),
         .row_offset = view->row_offset,
         .independent_rows = independent_rows_of(view, tensor),
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
@@ -367,9 +372,10 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
             const int64_t head = first / job.len;
             snprintf(why->text, sizeof why->text,
                      "the reference's %s has %lld values that are not finite, the first in row %lld of b=%lld h=%lld",
-                     problem_tensor_name(outputs[i]), (long long)not_finite, (long long)(first % job.len),
+                     problem_tensor_name(outputs[i]), (long long)not_finite,
+                     (long long)(first % job.len + view->row_offset),
                      (long long)(head / job.heads + view->batch_offset),
-                     (long long)(head % job.heads + view->q_head_offset));
+                     (long long)(head % job.heads + head_offset_of(view, outputs[i])));
             return ATTN_ERROR;
         }
     }

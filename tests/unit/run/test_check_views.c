@@ -157,9 +157,34 @@ static void judged_where_they_lie(void **state)
     be.ops->close(&be);
 }
 
+/* A reference that is not finite is named by its place in the whole tensor: here a row of the last block. */
+static void an_unusable_reference(void **state)
+{
+    (void)state;
+    struct backend be;
+    struct attn_message why = {""};
+    struct tensor_set inputs;
+    struct check_reference reference;
+    const struct plan_item item = item_of(LONG, ATTN_FWD);
+    assert_int_equal(backend_open(&be, DEVICE_CPU, 0, &why), ATTN_OK);
+    assert_int_equal(inputs_make(&be, &item, NULL, &inputs, &why), ATTN_OK);
+    const struct attn_tensor q = inputs.tensors.q;
+    const int64_t row = LONG - 5;
+    fill_store(q.data, item.problem.dtype, q.stride_batch + 3 * q.stride_head + row * q.stride_row, INFINITY);
+    assert_int_equal(check_reference_make(&be, &item, CHECK_SAMPLE, &inputs, &reference, &why), ATTN_ERROR);
+    char words[100];
+    snprintf(words, sizeof words, "o has 8 values that are not finite, the first in row %lld of b=1 h=3",
+             (long long)row);
+    assert_has(why.text, words);
+    tensor_set_free(&be, &inputs);
+    check_reference_free(&be, &reference);
+    be.ops->close(&be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(whole_heads), cmocka_unit_test(blocks_of_rows),
-                                       cmocka_unit_test(judged_where_they_lie)};
+                                       cmocka_unit_test(judged_where_they_lie),
+                                       cmocka_unit_test(an_unusable_reference)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
