@@ -90,6 +90,16 @@ struct stats stats_of(const double *samples, int64_t count)
     return stats;
 }
 
+double stats_median(const double *samples, int64_t count)
+{
+    if (count < 1)
+        return NAN;
+    double *sorted = sorted_copy(samples, count);
+    const double median = quantile(sorted, count, 0.5);
+    free(sorted);
+    return median;
+}
+
 double stats_paired_ratio(const double *numerator, const double *denominator, int64_t count)
 {
     if (count < 1)

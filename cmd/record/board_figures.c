@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/stats.h"
 #include "cmd/record/record.h"
 
 /* ---- one row ---- */
@@ -44,21 +45,7 @@ void board_case_of(const struct record_row *row, struct board_case *c)
     c->has_failed = record_row_failed(row);
 }
 
-/* ---- medians ---- */
-
-static int compare_reals(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return a < b ? -1 : a > b;
-}
-
-double board_median(double *values, int count)
-{
-    if (count == 0)
-        return NAN;
-    qsort(values, (size_t)count, sizeof *values, compare_reals);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
+/* ---- deviations ---- */
 
 void board_deviations(const double *distances_pct, int count, double *deviations)
 {
@@ -68,12 +55,12 @@ void board_deviations(const double *distances_pct, int count, double *deviations
         if (isfinite(distances_pct[i]))
             values[known++] = distances_pct[i];
     const int all = known;
-    const double middle = board_median(values, known);
+    const double middle = stats_median(values, known);
     known = 0;
     for (int i = 0; i < count; i++)
         if (isfinite(distances_pct[i]))
             values[known++] = fabs(distances_pct[i] - middle);
-    const double deviation = 1.4826 * board_median(values, known);
+    const double deviation = 1.4826 * stats_median(values, known);
     for (int i = 0; i < count; i++)
         deviations[i] = all >= BOARDS_FEWEST && deviation > 0 ? (distances_pct[i] - middle) / deviation : NAN;
     free(values);
@@ -129,7 +116,7 @@ static double median_of_others(const struct entry *entries, int count, int left_
         for (int k = 0; k < (board)->count; k++)                                                                       \
             if (isfinite((board)->cases[k].member))                                                                    \
                 values[found++] = (board)->cases[k].member;                                                            \
-        (result) = board_median(values, found);                                                                        \
+        (result) = stats_median(values, found);                                                                        \
     } while (0)
 
 static void describe(const struct board_cases *board, struct board_figures *f, double *values)
@@ -161,14 +148,14 @@ static int join(struct entry *entries, int all, double **spreads, int *spread_co
             if (!isnan(entries[to].time_ms))
                 times[count++] = entries[to].time_ms;
         const int board = entries[from].board;
-        const double median_ms = board_median(times, count);
         figures[board].distinct++;
+        if (count == 0)
+            continue;
+        const struct stats of_case = stats_of(times, count);
         if (count > 1)
-            spreads[board][spread_counts[board]++] = 100 * (times[count - 1] - times[0]) / median_ms;
-        if (count > 0) {
-            entries[kept] = entries[from];
-            entries[kept++].time_ms = median_ms;
-        }
+            spreads[board][spread_counts[board]++] = 100 * (of_case.max - of_case.min) / of_case.median;
+        entries[kept] = entries[from];
+        entries[kept++].time_ms = of_case.median;
     }
     free(times);
     return kept;
@@ -194,7 +181,7 @@ void board_figures_of(const struct board_cases *boards, int count, struct board_
     qsort(entries, (size_t)all, sizeof *entries, by_case_and_board);
     const int kept = join(entries, all, lists, spread_counts, figures);
     for (int b = 0; b < count; b++)
-        figures[b].within_pct = board_median(lists[b], spread_counts[b]);
+        figures[b].within_pct = stats_median(lists[b], spread_counts[b]);
     for (int from = 0, to; from < kept; from = to) {
         for (to = from + 1; to < kept && compare_cases(&entries[from], &entries[to]) == 0;)
             to++;
@@ -206,7 +193,7 @@ void board_figures_of(const struct board_cases *boards, int count, struct board_
         }
     }
     for (int b = 0; b < count; b++) {
-        figures[b].distance_pct = board_median(lists[b], figures[b].shared);
+        figures[b].distance_pct = stats_median(lists[b], figures[b].shared);
         free(lists[b]);
     }
     free(spread_counts);

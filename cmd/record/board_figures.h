@@ -44,9 +44,6 @@ struct board_figures {
 /* figures: `count` of them. The work grows with the number of cases n as n log n. */
 void board_figures_of(const struct board_cases *boards, int count, struct board_figures *figures);
 
-/* The median of values[0, count), which are sorted on the way; NaN where there are none. */
-double board_median(double *values, int count);
-
 /* How far each of the boards of one model is from their median, in robust standard deviations (1.4826 x the median of
  * the absolute deviations); NaN for a distance that is NaN, and for all where fewer than BOARDS_FEWEST have one or they
  * do not differ. */

@@ -10,6 +10,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/stats.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/report/page.h"
@@ -100,7 +101,7 @@ static double fleet_median(const struct fleet *f, const struct fleet_board *b, s
         if (&f->boards[i] != b && isfinite(value) && !strcmp(f->boards[i].model, b->model))
             values[count++] = value;
     }
-    const double median = board_median(values, count);
+    const double median = stats_median(values, count);
     free(values);
     return median;
 }

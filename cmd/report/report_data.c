@@ -175,13 +175,12 @@ static double field(const struct record_row *row, size_t offset)
 /* The median of the finite values, NaN where there are none. */
 static double median_of(const struct record_row *const *rows, int count, size_t offset)
 {
-    double *values = xcalloc((unsigned long)count + 1, sizeof *values), median = NAN;
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values);
     int there = 0;
     for (int i = 0; i < count; i++)
         if (isfinite(field(rows[i], offset)))
             values[there++] = field(rows[i], offset);
-    if (there)
-        median = stats_of(values, there).median;
+    const double median = stats_median(values, there);
     free(values);
     return median;
 }

@@ -230,7 +230,7 @@ static double watts_of(const struct report *r, int label)
         if (f->is_there && isfinite(f->best.power_w))
             watts[count++] = f->best.power_w;
     }
-    const double median = count ? stats_of(watts, count).median : NAN;
+    const double median = stats_median(watts, count);
     free(watts);
     return median;
 }

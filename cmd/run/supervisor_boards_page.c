@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/stats.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
@@ -164,7 +165,7 @@ static double others_median(const struct boards *b, const struct board_figures *
         if (i != at && isfinite(value) && !strcmp(b->boards[i].device.name, b->boards[at].device.name))
             values[count++] = value;
     }
-    return board_median(values, count);
+    return stats_median(values, count);
 }
 
 /* What the telemetry of a slow board says beside that of the others: it is no proof. */

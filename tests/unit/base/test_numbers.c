@@ -506,6 +506,15 @@ static void geomeans(void **state)
     assert_true(isnan(stats_geomean(negative, 2)));
 }
 
+static void medians(void **state)
+{
+    (void)state;
+    const double values[] = {3, 1, 2, 10};
+    assert_near(stats_median(values, 4), 2.5);
+    assert_near(stats_median(values, 3), 2);
+    assert_true(isnan(stats_median(values, 0)));
+}
+
 static void a_million_samples(void **state)
 {
     (void)state;
@@ -549,6 +558,7 @@ static int stats_tests(void)
         cmocka_unit_test(ratios_are_paired),
         cmocka_unit_test(batches_of_rounds),
         cmocka_unit_test(geomeans),
+        cmocka_unit_test(medians),
         cmocka_unit_test(a_million_samples),
         cmocka_unit_test(t_quantiles),
     };

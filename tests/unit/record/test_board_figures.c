@@ -122,18 +122,9 @@ static void deviations(void **state)
     assert_true(board_deviation_limit(8) > board_deviation_limit(100));
 }
 
-static void medians(void **state)
-{
-    double values[] = {3, 1, 2, 10};
-    (void)state;
-    NEAR(board_median(values, 4), 2.5);
-    NEAR(board_median(values, 3), 2);
-    assert_true(isnan(board_median(values, 0)));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(slow_board), cmocka_unit_test(what_does_not_count),
-                                       cmocka_unit_test(deviations), cmocka_unit_test(medians)};
+                                       cmocka_unit_test(deviations)};
     return cmocka_run_group_tests_name("board_figures", tests, NULL, NULL);
 }
