@@ -2,6 +2,7 @@
 #include "cmd/record/board_figures.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ void board_case_of(const struct record_row *row, struct board_case *c)
 
 /* ---- deviations ---- */
 
-void board_deviations(const double *distances_pct, int count, double *deviations)
+int board_deviations(const double *distances_pct, int count, double *deviations)
 {
     double *values = xcalloc((unsigned long)count + 1, sizeof *values);
     int known = 0;
@@ -64,9 +65,73 @@ void board_deviations(const double *distances_pct, int count, double *deviations
     for (int i = 0; i < count; i++)
         deviations[i] = all >= BOARDS_FEWEST && deviation > 0 ? (distances_pct[i] - middle) / deviation : NAN;
     free(values);
+    return all;
 }
 
+const double board_least_loss_pct = 1;
+
 double board_deviation_limit(int count) { return 5 + 64.0 / count; }
+
+bool board_is_slow(double distance_pct, double deviation, int count)
+{
+    return deviation < -board_deviation_limit(count) && distance_pct < -board_least_loss_pct;
+}
+
+/* ---- telemetry ---- */
+
+static int64_t count_at(const json_t *header, const char *path)
+{
+    const json_t *value = header_value(header, path);
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
+struct board_health board_health_of(const json_t *header)
+{
+    return (struct board_health){.pcie_width = count_at(header, "device.pcie_width"),
+                                 .pcie_width_max = count_at(header, "device.pcie_width_max"),
+                                 .ecc_uncorrected = count_at(header, "device.ecc_uncorrected")};
+}
+
+/* The median of a figure over the other boards, NaN where none has it. */
+static double median_of_others(const struct board_figures *const *figures, int count, int at, size_t offset)
+{
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values);
+    int known = 0;
+    for (int i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, (const char *)figures[i] + offset, sizeof value);
+        if (i != at && isfinite(value))
+            values[known++] = value;
+    }
+    const double median = stats_median(values, known);
+    free(values);
+    return median;
+}
+
+void board_explain(const struct board_figures *const *figures, int count, int at, const struct board_health *health,
+                   struct text *line)
+{
+    const struct board_figures *f = figures[at];
+    const double clock_mhz = median_of_others(figures, count, at, offsetof(struct board_figures, sm_clock_mhz));
+    const double capped_pct = median_of_others(figures, count, at, offsetof(struct board_figures, power_capped_pct));
+    const double temp_c = median_of_others(figures, count, at, offsetof(struct board_figures, temp_c));
+    struct text found = {0};
+    if (f->throttled_pct > 1)
+        text_join(&found, ", ", "thermal or brake %.0f %% of the time", f->throttled_pct);
+    if (f->power_capped_pct > capped_pct + 10)
+        text_join(&found, ", ", "power cap %.0f %% of the time, others %.0f %%", f->power_capped_pct, capped_pct);
+    if (f->sm_clock_mhz < 0.99 * clock_mhz)
+        text_join(&found, ", ", "clock %.0f MHz, others %.0f MHz", f->sm_clock_mhz, clock_mhz);
+    if (f->temp_c > temp_c + 8)
+        text_join(&found, ", ", "%.0f C, others %.0f C", f->temp_c, temp_c);
+    if (health->ecc_uncorrected > 0)
+        text_join(&found, ", ", "%lld uncorrected ECC errors", (long long)health->ecc_uncorrected);
+    if (health->pcie_width >= 0 && health->pcie_width < health->pcie_width_max)
+        text_join(&found, ", ", "PCIe x%lld of x%lld", (long long)health->pcie_width,
+                  (long long)health->pcie_width_max);
+    text_add(line, "%s", found.length ? text_string(&found) : "not in its telemetry");
+    text_free(&found);
+}
 
 /* ---- boards ---- */
 
@@ -103,7 +168,7 @@ static int by_time(const void *left, const void *right)
 }
 
 /* The median time of the entries but the one at `left_out`, from at least two in the order of time. */
-static double median_of_others(const struct entry *entries, int count, int left_out)
+static double others_median_ms(const struct entry *entries, int count, int left_out)
 {
     const int low = (count - 2) / 2, high = (count - 1) / 2;
     return (entries[low + (low >= left_out)].time_ms + entries[high + (high >= left_out)].time_ms) / 2;
@@ -187,7 +252,7 @@ void board_figures_of(const struct board_cases *boards, int count, struct board_
             to++;
         qsort(&entries[from], (size_t)(to - from), sizeof *entries, by_time);
         for (int i = from; i < to && to - from > 1; i++) {
-            const double others_ms = median_of_others(&entries[from], to - from, i - from);
+            const double others_ms = others_median_ms(&entries[from], to - from, i - from);
             const int b = entries[i].board;
             lists[b][figures[b].shared++] = 100 * (others_ms / entries[i].time_ms - 1);
         }

@@ -2,7 +2,10 @@
 #ifndef FABENCH_BOARD_FIGURES_H
 #define FABENCH_BOARD_FIGURES_H
 
+#include <jansson.h>
+
 #include "cmd/base/impl_name.h"
+#include "cmd/base/text.h"
 #include "cmd/record/record_row.h"
 
 /* What is compared of a row: much less than the row, because a fleet has many. NaN = not measured. */
@@ -46,12 +49,27 @@ void board_figures_of(const struct board_cases *boards, int count, struct board_
 
 /* How far each of the boards of one model is from their median, in robust standard deviations (1.4826 x the median of
  * the absolute deviations); NaN for a distance that is NaN, and for all where fewer than BOARDS_FEWEST have one or they
- * do not differ. */
+ * do not differ. Returns how many have one. */
 enum { BOARDS_FEWEST = 8 };
-void board_deviations(const double *distances_pct, int count, double *deviations);
+int board_deviations(const double *distances_pct, int count, double *deviations);
 
-/* A board is named where its deviation is below -board_deviation_limit(n) among n boards: in fewer than 1 of 1,000
- * healthy fleets, whose boards differ as a normal distribution (tests/simulate/simulate_boards.c). */
+/* A board of n with a distance is named where its deviation is below -board_deviation_limit(n) and it is slower by more
+ * than board_least_loss_pct: in fewer than 1 of 1,000 healthy fleets, whose boards differ as a normal distribution
+ * (tests/simulate/simulate_boards.c). The second, because in a fleet whose boards hardly differ a robust standard
+ * deviation is a small number. */
+extern const double board_least_loss_pct;
 double board_deviation_limit(int count);
+bool board_is_slow(double distance_pct, double deviation, int count); /* false where one is NaN */
+
+/* What a header says of the state of its board; -1 = not known. */
+struct board_health {
+    int64_t pcie_width, pcie_width_max, ecc_uncorrected;
+};
+struct board_health board_health_of(const json_t *header);
+
+/* In what the telemetry of the board figures[at] differs from that of the others of its model, with commas: it is no
+ * proof of a cause. figures: of `count` boards of one model. */
+void board_explain(const struct board_figures *const *figures, int count, int at, const struct board_health *,
+                   struct text *);
 
 #endif

@@ -3,21 +3,15 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
-#include "cmd/base/stats.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/report/page.h"
-
-/* A board is named only where it is slower by this much as well: in a fleet whose boards hardly differ, a robust
- * standard deviation is a small number. */
-static const double LEAST_LOSS_PCT = 1;
 
 /* ---- figures ---- */
 
@@ -42,16 +36,13 @@ static void find_deviations(struct fleet_board **sorted, int from, int to)
     const int count = to - from;
     double *distances = xcalloc((unsigned long)count + 1, sizeof *distances);
     double *deviations = xcalloc((unsigned long)count + 1, sizeof *deviations);
-    int known = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         distances[i] = sorted[from + i]->figures.distance_pct;
-        known += isfinite(distances[i]);
-    }
-    board_deviations(distances, count, deviations);
+    const int known = board_deviations(distances, count, deviations);
     for (int i = 0; i < count; i++) {
         struct fleet_board *b = sorted[from + i];
         b->deviation = deviations[i];
-        b->is_slow = deviations[i] < -board_deviation_limit(known) && distances[i] < -LEAST_LOSS_PCT;
+        b->is_slow = board_is_slow(distances[i], deviations[i], known);
     }
     free(distances);
     free(deviations);
@@ -90,43 +81,19 @@ static void make_figures(struct fleet *f)
 
 /* ---- the page ---- */
 
-/* The median of a figure over the other boards of the model. */
-static double fleet_median(const struct fleet *f, const struct fleet_board *b, size_t offset)
+static void explain(const struct fleet *f, const struct fleet_board *b, struct text *line)
 {
-    double *values = xcalloc((unsigned long)f->count + 1, sizeof *values);
-    int count = 0;
+    const struct board_figures **figures = xcalloc((unsigned long)f->count, sizeof(void *));
+    int count = 0, at = 0;
     for (int i = 0; i < f->count; i++) {
-        double value;
-        memcpy(&value, (const char *)&f->boards[i].figures + offset, sizeof value);
-        if (&f->boards[i] != b && isfinite(value) && !strcmp(f->boards[i].model, b->model))
-            values[count++] = value;
+        if (strcmp(f->boards[i].model, b->model) != 0)
+            continue;
+        if (&f->boards[i] == b)
+            at = count;
+        figures[count++] = &f->boards[i].figures;
     }
-    const double median = stats_median(values, count);
-    free(values);
-    return median;
-}
-
-static void add_telemetry(const struct fleet *f, const struct fleet_board *b, struct text *line)
-{
-    const struct board_figures *g = &b->figures;
-    const double clock_mhz = fleet_median(f, b, offsetof(struct board_figures, sm_clock_mhz));
-    const double capped_pct = fleet_median(f, b, offsetof(struct board_figures, power_capped_pct));
-    const double temp_c = fleet_median(f, b, offsetof(struct board_figures, temp_c));
-    const size_t before = line->length;
-    if (g->sm_clock_mhz < 0.99 * clock_mhz)
-        text_add(line, "; clock %.0f MHz, fleet %.0f", g->sm_clock_mhz, clock_mhz);
-    if (g->power_capped_pct > capped_pct + 10)
-        text_add(line, "; power cap %.0f %% of the time, fleet %.0f", g->power_capped_pct, capped_pct);
-    if (g->throttled_pct > 1)
-        text_add(line, "; thermal or brake %.0f %% of the time", g->throttled_pct);
-    if (g->temp_c > temp_c + 8)
-        text_add(line, "; %.0f C, fleet %.0f", g->temp_c, temp_c);
-    if (b->ecc_uncorrected > 0)
-        text_add(line, "; %lld uncorrected ECC errors", (long long)b->ecc_uncorrected);
-    if (b->pcie_width >= 0 && b->pcie_width < b->pcie_width_max)
-        text_add(line, "; PCIe x%d of x%d", b->pcie_width, b->pcie_width_max);
-    if (line->length == before)
-        text_add(line, "; nothing in its telemetry");
+    board_explain(figures, count, at, &b->health, line);
+    free(figures);
 }
 
 static void put_outliers(struct page *page, const struct fleet *f)
@@ -139,9 +106,9 @@ static void put_outliers(struct page *page, const struct fleet *f)
         judged += isfinite(b->deviation);
         if (!b->is_slow)
             continue;
-        text_add(&line, "%s %s: %.2f %% slower than the median of the others, %.1f robust standard deviations", b->host,
-                 b->pci, -b->figures.distance_pct, -b->deviation);
-        add_telemetry(f, b, &line);
+        text_add(&line, "%s %s: %.2f %% slower than the median of the others, %.1f robust standard deviations; ",
+                 b->host, b->pci, -b->figures.distance_pct, -b->deviation);
+        explain(f, b, &line);
         page_item(page, "%s", text_string(&line));
         text_free(&line);
         named++;
@@ -153,7 +120,7 @@ static void put_outliers(struct page *page, const struct fleet *f)
     page_text(page,
               "A board is named where it is slower than the others by more than %g %% and by more than 5 + 64 / n "
               "robust standard deviations of the n boards of its model (n at least %d).",
-              LEAST_LOSS_PCT, BOARDS_FEWEST);
+              board_least_loss_pct, BOARDS_FEWEST);
 }
 
 static void put_missing(struct page *page, const struct fleet *f)
@@ -180,11 +147,11 @@ static void put_missing(struct page *page, const struct fleet *f)
 }
 
 /* A cell with a figure, empty where it was not measured. */
-static void put_figure(struct page *page, const char *format_digits, double value)
+static void put_figure(struct page *page, int digits, double value)
 {
     char text[32] = "";
     if (isfinite(value))
-        snprintf(text, sizeof text, "%.*f", *format_digits - '0', value);
+        snprintf(text, sizeof text, "%.*f", digits, value);
     page_cell(page, CELL_PLAIN, "%s", text);
 }
 
@@ -211,14 +178,14 @@ static void put_boards(struct page *page, const struct fleet *f)
             page_cell(page, b->is_slow ? CELL_BAD : CELL_PLAIN, "%+.2f", g->distance_pct);
         else
             page_cell(page, CELL_PLAIN, "%s", "");
-        put_figure(page, "1", b->deviation);
-        put_figure(page, "2", g->within_pct);
-        put_figure(page, "2", g->noise_pct);
-        put_figure(page, "2", g->slope_pct);
-        put_figure(page, "0", g->sm_clock_mhz);
-        put_figure(page, "0", g->temp_c);
-        put_figure(page, "0", g->power_w);
-        put_figure(page, "0", g->power_capped_pct);
+        put_figure(page, 1, b->deviation);
+        put_figure(page, 2, g->within_pct);
+        put_figure(page, 2, g->noise_pct);
+        put_figure(page, 2, g->slope_pct);
+        put_figure(page, 0, g->sm_clock_mhz);
+        put_figure(page, 0, g->temp_c);
+        put_figure(page, 0, g->power_w);
+        put_figure(page, 0, g->power_capped_pct);
     }
     page_text(
         page,

@@ -12,8 +12,7 @@ struct fleet_board {
     char *options; /* what its first record asked for, owned */
     struct board_case *cases;
     int count, room, records;
-    int pcie_width, pcie_width_max; /* -1 = not known */
-    int64_t ecc_uncorrected;        /* likewise */
+    struct board_health health; /* as its last header says */
     struct board_figures figures;
     double deviation; /* robust standard deviations from the median of its model; NaN = not known */
     bool is_slow;     /* below the limit */

@@ -38,16 +38,10 @@ static struct fleet_board *find_board(struct fleet *f, const char *host, const c
         f->boards = xrealloc(f->boards, (unsigned long)f->room * sizeof *f->boards);
     }
     struct fleet_board *b = &f->boards[f->last = f->count++];
-    *b = (struct fleet_board){.pcie_width = -1, .pcie_width_max = -1, .ecc_uncorrected = -1};
+    *b = (struct fleet_board){.health = {-1, -1, -1}};
     snprintf(b->host, sizeof b->host, "%s", host);
     snprintf(b->pci, sizeof b->pci, "%s", pci);
     return b;
-}
-
-static int64_t count_at(const json_t *header, const char *path)
-{
-    const json_t *value = header_value(header, path);
-    return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
 /* What a header says of its board, and of the boards that it was to be measured with. */
@@ -61,9 +55,7 @@ static void take_header(struct fleet *f, const char *host, const json_t *header)
         b->options = xstrdup(text_at(header, "policy.options"));
     if (!b->model[0])
         snprintf(b->model, sizeof b->model, "%s", text_at(header, "device.name"));
-    b->pcie_width = (int)count_at(header, "device.pcie_width");
-    b->pcie_width_max = (int)count_at(header, "device.pcie_width_max");
-    b->ecc_uncorrected = count_at(header, "device.ecc_uncorrected");
+    b->health = board_health_of(header);
     for (size_t i = 0; i < json_array_size(asked); i++)
         if (json_is_string(json_array_get(asked, i)))
             find_board(f, host, json_string_value(json_array_get(asked, i)));

@@ -124,8 +124,8 @@ bool fleet_write_csv(const struct fleet *f, const char *path)
             csv_add_count(&row, counts[k]);
         for (size_t k = 0; k < sizeof reals / sizeof reals[0]; k++)
             csv_add_real(&row, reals[k], 6);
-        csv_add_count(&row, b->pcie_width >= 0 ? b->pcie_width : INT64_MIN);
-        csv_add_count(&row, b->ecc_uncorrected >= 0 ? b->ecc_uncorrected : INT64_MIN);
+        csv_add_count(&row, b->health.pcie_width >= 0 ? b->health.pcie_width : INT64_MIN);
+        csv_add_count(&row, b->health.ecc_uncorrected >= 0 ? b->health.ecc_uncorrected : INT64_MIN);
         csv_put(&row, out);
     }
     csv_free(&row);

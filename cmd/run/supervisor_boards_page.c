@@ -1,12 +1,10 @@
 /* How the boards of a run compare: which are slow, and the summary by board. */
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/stats.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
@@ -154,42 +152,19 @@ static void print_boards(const struct boards *b, FILE *page, int width, const st
         wrap_words(page, width < 110 ? width : 110, 0, 2, sentence);
 }
 
-/* The median of a figure of the other boards of its model, or NaN. */
-static double others_median(const struct boards *b, const struct board_figures *figures, int at, size_t offset)
+static void explain(const struct boards *b, int at, const struct board_figures *figures, struct text *cause)
 {
-    double values[DEVICES_MAX];
-    int count = 0;
+    const struct board_figures *of_model[DEVICES_MAX];
+    const struct board_health health = board_health_of(b->boards[at].header);
+    int count = 0, here = 0;
     for (int i = 0; i < b->count; i++) {
-        double value;
-        memcpy(&value, (const char *)&figures[i] + offset, sizeof value);
-        if (i != at && isfinite(value) && !strcmp(b->boards[i].device.name, b->boards[at].device.name))
-            values[count++] = value;
+        if (strcmp(b->boards[i].device.name, b->boards[at].device.name) != 0)
+            continue;
+        if (i == at)
+            here = count;
+        of_model[count++] = &figures[i];
     }
-    return stats_median(values, count);
-}
-
-/* What the telemetry of a slow board says beside that of the others: it is no proof. */
-static void find_cause(const struct boards *b, int at, const struct board_figures *figures, struct text *cause)
-{
-    const struct board_figures *f = &figures[at];
-    const double clock_mhz = others_median(b, figures, at, offsetof(struct board_figures, sm_clock_mhz));
-    const double capped_pct = others_median(b, figures, at, offsetof(struct board_figures, power_capped_pct));
-    const json_t *width = header_value(b->boards[at].header, "device.pcie_width");
-    const json_t *most = header_value(b->boards[at].header, "device.pcie_width_max");
-    const json_t *errors = header_value(b->boards[at].header, "device.ecc_uncorrected");
-    if (f->throttled_pct > 1)
-        text_join(cause, ", ", "thermal or brake %.0f %% of the time", f->throttled_pct);
-    if (f->power_capped_pct > capped_pct + 10)
-        text_join(cause, ", ", "power cap %.0f %% of the time, others %.0f %%", f->power_capped_pct, capped_pct);
-    if (f->sm_clock_mhz < 0.99 * clock_mhz)
-        text_join(cause, ", ", "clock %.0f MHz, others %.0f MHz", f->sm_clock_mhz, clock_mhz);
-    if (json_integer_value(errors) > 0)
-        text_join(cause, ", ", "%lld uncorrected ECC errors", (long long)json_integer_value(errors));
-    if (json_integer_value(width) < json_integer_value(most))
-        text_join(cause, ", ", "PCIe x%lld of x%lld", (long long)json_integer_value(width),
-                  (long long)json_integer_value(most));
-    if (!cause->length)
-        text_add(cause, "not in its telemetry");
+    board_explain(of_model, count, here, &health, cause);
 }
 
 /* Says that a board is slow, and why it may be. */
@@ -199,7 +174,7 @@ static void name_slow(const struct boards *b, int at, const struct board_figures
     const double limit_pct = b->options->max_board_spread_pct;
     char measured[80], limit[80];
     struct text cause = {0};
-    find_cause(b, at, again, &cause);
+    explain(b, at, again, &cause);
     log_error("%s %s: %.1f %% slower than the median of the others, %.1f %% when measured again (limit %g %%); %s",
               b->boards[at].name, b->boards[at].device.pci_bus_id, -first[at].distance_pct, -again[at].distance_pct,
               limit_pct, text_string(&cause));

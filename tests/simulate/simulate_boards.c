@@ -17,7 +17,6 @@
 #include "tests/simulate/random.h"
 
 enum { BOARDS_MOST = 100, CASES = 8, LOSSES_TRIED = 400 };
-static const double LEAST_LOSS_PCT = 1; /* as in cmd/report/boards.c */
 
 /* Board 0 is slower by loss_pct. True where a board is named: `wanted` alone, or -1 = any. */
 static bool is_named(int boards, double spread_pct, double noise_pct, double loss_pct, int wanted)
@@ -38,10 +37,9 @@ static bool is_named(int boards, double spread_pct, double noise_pct, double los
     board_figures_of(all, boards, figures);
     for (int b = 0; b < boards; b++)
         distances[b] = figures[b].distance_pct;
-    board_deviations(distances, boards, deviations);
+    const int known = board_deviations(distances, boards, deviations);
     for (int b = 0; b < boards; b++)
-        if ((wanted < 0 || b == wanted) && deviations[b] < -board_deviation_limit(boards) &&
-            distances[b] < -LEAST_LOSS_PCT)
+        if ((wanted < 0 || b == wanted) && board_is_slow(distances[b], deviations[b], known))
             return true;
     return false;
 }

@@ -109,11 +109,15 @@ static void deviations(void **state)
 {
     double distances[10] = {0.1, -0.1, 0.2, -0.2, 0.3, -0.3, 0.05, -0.05, -9, NAN}, z[10];
     (void)state;
-    board_deviations(distances, 10, z);
+    assert_int_equal(board_deviations(distances, 10, z), 9);
     assert_true(isnan(z[9]));
     assert_true(z[8] < -board_deviation_limit(9));
     assert_true(z[5] > -3);
-    board_deviations(distances, 7, z); /* too few boards */
+    assert_true(board_is_slow(distances[8], z[8], 9));
+    assert_false(board_is_slow(distances[5], z[5], 9));
+    assert_false(board_is_slow(distances[9], z[9], 9));
+    assert_false(board_is_slow(-0.9, -100, 9)); /* too little to matter */
+    board_deviations(distances, 7, z);          /* too few boards */
     assert_true(isnan(z[0]));
     for (int i = 0; i < 10; i++)
         distances[i] = 1;
@@ -122,9 +126,34 @@ static void deviations(void **state)
     assert_true(board_deviation_limit(8) > board_deviation_limit(100));
 }
 
+static void explanation(void **state)
+{
+    const struct board_figures others = {.sm_clock_mhz = 1500, .temp_c = 60, .power_capped_pct = 5},
+                               slow = {.sm_clock_mhz = 1400, .temp_c = 69, .throttled_pct = 31, .power_capped_pct = 16},
+                               unknown = {.sm_clock_mhz = NAN, .temp_c = NAN, .power_capped_pct = NAN};
+    const struct board_figures *const all[] = {&others, &slow, &unknown};
+    json_t *header =
+        json_pack("{s:{s:i, s:i, s:i}}", "device", "pcie_width", 8, "pcie_width_max", 16, "ecc_uncorrected", 2);
+    const struct board_health known = board_health_of(header), none = board_health_of(NULL);
+    struct text line = {0};
+    (void)state;
+    board_explain(all, 3, 1, &known, &line);
+    assert_string_equal(text_string(&line),
+                        "thermal or brake 31 % of the time, power cap 16 % of the time, others 5 %, clock 1400 MHz, "
+                        "others 1500 MHz, 69 C, others 60 C, 2 uncorrected ECC errors, PCIe x8 of x16");
+    text_clear(&line);
+    board_explain(all, 3, 0, &none, &line);
+    assert_string_equal(text_string(&line), "not in its telemetry");
+    text_clear(&line);
+    board_explain(all, 3, 2, &none, &line);
+    assert_string_equal(text_string(&line), "not in its telemetry");
+    text_free(&line);
+    json_decref(header);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(slow_board), cmocka_unit_test(what_does_not_count),
-                                       cmocka_unit_test(deviations)};
+                                       cmocka_unit_test(deviations), cmocka_unit_test(explanation)};
     return cmocka_run_group_tests_name("board_figures", tests, NULL, NULL);
 }
