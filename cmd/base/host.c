@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "cmd/base/terminal.h"
 
 /* The first line of a file without its newline; false where there is none. */
 static bool read_line(const char *root, const char *path, char *line, size_t size)
@@ -53,6 +56,15 @@ bool host_cpu_name(const char *root, char *name, size_t size)
         read_key(root, path, "model\t\t:", model, sizeof model))
         snprintf(name, size, "%.40s (%s/%s)", word, family, model);
     return true;
+}
+
+void host_name(char *name, size_t size)
+{
+    char own[256] = "";
+    const char *named = getenv("FABENCH_HOST");
+    if (gethostname(own, sizeof own - 1) != 0)
+        own[0] = 0;
+    text_clean(named && *named ? named : own, name, size);
 }
 
 /* A whole number at the start of a text; -1 where there is none. */

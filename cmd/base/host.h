@@ -24,6 +24,9 @@ struct host_limits host_limits(const char *root);
  * machines: "AMD EPYC (25/17)". False where there is no name: not on x86. */
 bool host_cpu_name(const char *root, char *name, size_t size);
 
+/* The host's name in records and verdicts: FABENCH_HOST, or its own; "" = not known. Control characters are spaces. */
+void host_name(char *name, size_t size);
+
 /* The threads that OMP_NUM_THREADS asks for, the first number of its list; 0 = it is not set. -1: not a whole number
  * from 1 to HOST_THREADS_MAX. */
 enum { HOST_THREADS_MAX = 4096 };

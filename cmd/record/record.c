@@ -82,6 +82,12 @@ static void set(json_t *object, const char *key, json_t *value)
     FABENCH_ASSERT(json_object_set_new(object, key, record_must(value)) == 0, "key %s", key);
 }
 
+void record_put_real(json_t *object, const char *key, double value)
+{
+    if (isfinite(value))
+        set(object, key, json_real(value));
+}
+
 static void append(json_t *array, json_t *value)
 {
     FABENCH_ASSERT(json_array_append_new(array, record_must(value)) == 0, "%s", "");
@@ -129,10 +135,7 @@ static void columns_to_json(struct column_list list, const void *base, json_t *o
             if (*(const int64_t *)field != INT64_MIN)
                 set(object, column->name, json_integer(*(const int64_t *)field));
             break;
-        case FIELD_REAL:
-            if (isfinite(*(const double *)field))
-                set(object, column->name, json_real(*(const double *)field));
-            break;
+        case FIELD_REAL: record_put_real(object, column->name, *(const double *)field); break;
         }
     }
 }

@@ -37,6 +37,9 @@ bool record_schema_is_ours(int64_t schema, char *why, size_t why_size);
 /* Ends the program (exit 7) when a JSON value could not be made. */
 json_t *record_must(json_t *);
 
+/* Sets a key of a JSON object to a figure; leaves it out where the figure was not measured. */
+void record_put_real(json_t *object, const char *key, double value);
+
 /* The table of columns that JSONL, CSV, the terminal table and the floors of a gate are made with. It is made from the
  * list in record_list.h, which says how a column is added. */
 

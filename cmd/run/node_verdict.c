@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "cmd/base/host.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
@@ -70,16 +70,6 @@ void node_verdict_boards(json_t *list)
 {
     json_decref(verdict.boards);
     verdict.boards = list;
-}
-
-static const char *host_name(char *name, size_t size)
-{
-    char raw[256] = "";
-    const char *named = getenv("FABENCH_HOST");
-    if (gethostname(raw, sizeof raw - 1) != 0)
-        raw[0] = 0;
-    put(name, size, named && *named ? named : raw);
-    return name;
 }
 
 static void print_finding(FILE *out, const char *host, int i)
@@ -157,8 +147,9 @@ static int write_verdict(const struct options *o, int exit_code, const char *hos
 
 int node_verdict_end(const struct options *o, int exit_code)
 {
-    char host[256];
-    host_name(host, sizeof host);
+    char name[256], host[256];
+    host_name(name, sizeof name);
+    put(host, sizeof host, name);
     if (o->verdict_path && write_verdict(o, exit_code, host) != EXIT_OK)
         exit_code = exit_worst(exit_code, EXIT_IO);
     print_lines(o, exit_code, host);

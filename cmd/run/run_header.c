@@ -11,6 +11,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/program.h"
 #include "cmd/base/text.h"
+#include "cmd/record/record.h"
 
 /* Adds a text; an empty one is unknown, and its key is left out. */
 static void put_text(json_t *object, const char *key, const char *value)
@@ -27,12 +28,6 @@ static void put_clean_text(json_t *object, const char *key, const char *value)
     text_clean(value, text, size);
     put_text(object, key, text);
     free(text);
-}
-
-static void put_real(json_t *object, const char *key, double value)
-{
-    if (isfinite(value))
-        json_object_set_new(object, key, json_real(value));
 }
 
 static void put_flag(json_t *object, const char *key, int value)
@@ -61,10 +56,11 @@ static json_t *tool_object(void)
 static json_t *host_object(void)
 {
     struct utsname name;
+    char own[256];
     json_t *host = json_object();
+    host_name(own, sizeof own);
+    put_text(host, "name", own);
     if (uname(&name) == 0) {
-        const char *named = getenv("FABENCH_HOST");
-        put_clean_text(host, "name", named && *named ? named : name.nodename);
         put_text(host, "os", name.sysname);
         put_text(host, "kernel", name.release);
         put_text(host, "machine", name.machine);
@@ -73,11 +69,11 @@ static json_t *host_object(void)
     const struct host_limits limits = host_limits("");
     if (limits.cpus)
         json_object_set_new(host, "cpus", json_integer(limits.cpus));
-    put_real(host, "cpu_quota", limits.cpu_quota);
-    put_real(host, "memory_gb", limits.memory_bytes > 0 ? (double)limits.memory_bytes * 1e-9 : NAN);
-    put_real(host, "memory_limit_gb",
-             limits.memory_limit < limits.memory_bytes ? (double)limits.memory_limit * 1e-9 : NAN);
-    put_real(host, "load", limits.load);
+    record_put_real(host, "cpu_quota", limits.cpu_quota);
+    record_put_real(host, "memory_gb", limits.memory_bytes > 0 ? (double)limits.memory_bytes * 1e-9 : NAN);
+    record_put_real(host, "memory_limit_gb",
+                    limits.memory_limit < limits.memory_bytes ? (double)limits.memory_limit * 1e-9 : NAN);
+    record_put_real(host, "load", limits.load);
     return host;
 }
 
@@ -106,15 +102,15 @@ static json_t *device_object(const struct header_input *in)
     put_text(device, "pci_bus_id", info->pci_bus_id);
     put_text(device, "uuid", in->nvml->uuid);
     put_text(device, "vbios", in->nvml->vbios);
-    put_real(device, "memory_gb", info->memory_bytes * 1e-9);
-    put_real(device, "l2_mb", info->l2_bytes > 0 ? info->l2_bytes * 1e-6 : NAN);
+    record_put_real(device, "memory_gb", info->memory_bytes * 1e-9);
+    record_put_real(device, "l2_mb", info->l2_bytes > 0 ? info->l2_bytes * 1e-6 : NAN);
     json_object_set_new(device, in->backend->device.platform == ATTN_CPU ? "threads" : "multiprocessors",
                         json_integer(info->multiprocessors));
-    put_real(device, "power_limit_w", in->nvml->power_limit_w);
-    put_real(device, "default_power_limit_w", in->nvml->default_power_limit_w);
-    put_real(device, "max_sm_clock_mhz", in->nvml->max_sm_clock_mhz);
-    put_real(device, "application_sm_clock_mhz", in->nvml->application_sm_clock_mhz);
-    put_real(device, "default_application_sm_clock_mhz", in->nvml->default_application_sm_clock_mhz);
+    record_put_real(device, "power_limit_w", in->nvml->power_limit_w);
+    record_put_real(device, "default_power_limit_w", in->nvml->default_power_limit_w);
+    record_put_real(device, "max_sm_clock_mhz", in->nvml->max_sm_clock_mhz);
+    record_put_real(device, "application_sm_clock_mhz", in->nvml->application_sm_clock_mhz);
+    record_put_real(device, "default_application_sm_clock_mhz", in->nvml->default_application_sm_clock_mhz);
     put_flag(device, "persistence", in->nvml->persistence);
     put_flag(device, "ecc", in->nvml->ecc);
     put_flag(device, "mig", in->nvml->mig);
@@ -123,7 +119,7 @@ static json_t *device_object(const struct header_input *in)
     put_count(device, "ecc_uncorrected", in->nvml->ecc_uncorrected);
     if (in->nvml->other_processes >= 0)
         json_object_set_new(device, "other_processes", json_integer(in->nvml->other_processes));
-    put_real(device, "copy_gbps", in->copy_gbps);
+    record_put_real(device, "copy_gbps", in->copy_gbps);
     return device;
 }
 
@@ -167,12 +163,12 @@ static json_t *policy_object(const struct header_input *in)
     put_text(policy, "l2", problem_l2_name(in->options->l2));
     put_text(policy, "check", problem_scope_name(in->options->check));
     put_text(policy, "clocks", in->clocks);
-    put_real(policy, "warmup_ms", in->plan->warmup_ms);
-    put_real(policy, "preheat_ms", in->plan->preheat_ms > 0 ? in->plan->preheat_ms : NAN);
-    put_real(policy, "min_time_ms", in->plan->min_time_ms);
-    put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
-    put_real(policy, "timeout_s", in->options->timeout_s);
-    put_real(policy, "sustain_s", in->plan->sustain_s);
+    record_put_real(policy, "warmup_ms", in->plan->warmup_ms);
+    record_put_real(policy, "preheat_ms", in->plan->preheat_ms > 0 ? in->plan->preheat_ms : NAN);
+    record_put_real(policy, "min_time_ms", in->plan->min_time_ms);
+    record_put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
+    record_put_real(policy, "timeout_s", in->options->timeout_s);
+    record_put_real(policy, "sustain_s", in->plan->sustain_s);
     if (in->plan->samples)
         json_object_set_new(policy, "samples", json_integer(in->plan->samples));
     if (in->plan->total_tokens)

@@ -57,12 +57,6 @@ static const char *board_of(const struct board_run *board) { return board->count
 
 /* ---- the record ---- */
 
-static void put_real(json_t *object, const char *key, double value)
-{
-    if (isfinite(value))
-        json_object_set_new(object, key, json_real(value));
-}
-
 static json_t *board_object(const struct board_run *board, const struct board_figures *f,
                             const struct board_figures *again)
 {
@@ -70,15 +64,15 @@ static json_t *board_object(const struct board_run *board, const struct board_fi
                                            board->device.pci_bus_id, "board", board_of(board), "device",
                                            board->device.name, "rows", f->rows, "failed", f->failed, "compared",
                                            f->shared, "slow", (int)board->is_named, "exit", board->exit_code));
-    put_real(object, "distance_pct", f->distance_pct);
-    put_real(object, "distance_again_pct", again ? again->distance_pct : NAN);
-    put_real(object, "tflops", f->tflops);
-    put_real(object, "noise_pct", f->noise_pct);
-    put_real(object, "sm_clock_mhz", f->sm_clock_mhz);
-    put_real(object, "temp_c", f->temp_c);
-    put_real(object, "power_w", f->power_w);
-    put_real(object, "power_capped_pct", f->power_capped_pct);
-    put_real(object, "throttled_pct", f->throttled_pct);
+    record_put_real(object, "distance_pct", f->distance_pct);
+    record_put_real(object, "distance_again_pct", again ? again->distance_pct : NAN);
+    record_put_real(object, "tflops", f->tflops);
+    record_put_real(object, "noise_pct", f->noise_pct);
+    record_put_real(object, "sm_clock_mhz", f->sm_clock_mhz);
+    record_put_real(object, "temp_c", f->temp_c);
+    record_put_real(object, "power_w", f->power_w);
+    record_put_real(object, "power_capped_pct", f->power_capped_pct);
+    record_put_real(object, "throttled_pct", f->throttled_pct);
     return object;
 }
 
@@ -89,7 +83,7 @@ static int note_boards(const struct boards *b, const struct board_figures *first
         json_array_append_new(list, board_object(&b->boards[i], &first[i], again ? &again[i] : NULL));
     json_t *note = record_must(json_pack("{s:s, s:s, s:b, s:o}", "type", "boards", "run_id", b->run_id, "one_by_one",
                                          (int)b->options->one_by_one, "boards", list));
-    put_real(note, "max_board_spread_pct", b->options->max_board_spread_pct);
+    record_put_real(note, "max_board_spread_pct", b->options->max_board_spread_pct);
     const int status = run_outputs_note(b->outputs, note);
     node_verdict_boards(json_incref(list));
     json_decref(note);

@@ -45,8 +45,7 @@ json_t *worker_facts_json(const struct run_facts *f)
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn",
                   f->cudnn, "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver, "cuda",
                   f->device.cuda, "board", f->board, "pci", f->device.pci_bus_id);
-    if (isfinite(f->power_limit_w))
-        json_object_set_new(object, "power_limit_w", json_real(f->power_limit_w));
+    record_put_real(object, "power_limit_w", f->power_limit_w);
     for (int i = 0; i < NUMBERS; i++)
         json_object_set_new(object, number_names[i], json_real(number_at(&f->device, i)));
     return object;

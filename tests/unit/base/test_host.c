@@ -188,6 +188,23 @@ static void the_name_of_the_cpu(void **state)
     assert_false(host_cpu_name(root, name, sizeof name));
 }
 
+static void the_name_of_the_host(void **state)
+{
+    char own[256], named[8];
+    (void)state;
+    assert_int_equal(unsetenv("FABENCH_HOST"), 0);
+    host_name(own, sizeof own);
+    assert_int_not_equal(own[0], 0);
+    assert_int_equal(setenv("FABENCH_HOST", "gpu\t07-long", 1), 0);
+    host_name(named, sizeof named);
+    assert_memory_equal(named, "gpu 07", 6);
+    assert_true(strlen(named) < sizeof named);
+    assert_int_equal(setenv("FABENCH_HOST", "", 1), 0); /* as if it was not set */
+    host_name(named, sizeof named);
+    assert_memory_equal(named, own, 2);
+    assert_int_equal(unsetenv("FABENCH_HOST"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_machine),
@@ -197,6 +214,7 @@ int main(void)
                                        cmocka_unit_test(groups_of_version_1),
                                        cmocka_unit_test(files_that_are_absent_or_odd),
                                        cmocka_unit_test(threads_of_the_environment),
-                                       cmocka_unit_test(the_name_of_the_cpu)};
+                                       cmocka_unit_test(the_name_of_the_cpu),
+                                       cmocka_unit_test(the_name_of_the_host)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
