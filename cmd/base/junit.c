@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/xml.h"
 
 void junit_add(struct junit *j, const char *class_name, const char *name, enum junit_result result, const char *message)
 {
@@ -31,19 +32,6 @@ int junit_count(const struct junit *j, enum junit_result result)
     return count;
 }
 
-/* Control characters are not legal in XML 1.0. */
-static void put_xml(FILE *out, const char *text)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        case '"': fputs("&quot;", out); break;
-        default: fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
-        }
-}
-
 static void put_case(FILE *out, const struct junit_case *c)
 {
     static const char *const elements[] = {[JUNIT_PASSED] = "system-out",
@@ -51,17 +39,17 @@ static void put_case(FILE *out, const struct junit_case *c)
                                            [JUNIT_FAILED] = "failure",
                                            [JUNIT_ERROR] = "error"};
     fputs("    <testcase classname=\"", out);
-    put_xml(out, c->class_name);
+    xml_put_text(out, c->class_name);
     fputs("\" name=\"", out);
-    put_xml(out, c->name);
+    xml_put_text(out, c->name);
     fprintf(out, "\" time=\"%.3f\"><%s", c->time_s, elements[c->result]);
     if (c->result != JUNIT_PASSED) {
         fputs(" message=\"", out);
-        put_xml(out, c->message);
+        xml_put_text(out, c->message);
         fputc('"', out);
     }
     fputc('>', out);
-    put_xml(out, c->result == JUNIT_PASSED ? c->message : c->body ? c->body : "");
+    xml_put_text(out, c->result == JUNIT_PASSED ? c->message : c->body ? c->body : "");
     fprintf(out, "</%s></testcase>\n", elements[c->result]);
 }
 
@@ -70,13 +58,13 @@ bool junit_write(const struct junit *j, const char *suite, const char *summary, 
     FILE *out = fopen(path, "we");
     if (out) {
         fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"", out);
-        put_xml(out, suite);
+        xml_put_text(out, suite);
         fprintf(out, "\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\">\n", j->count,
                 junit_count(j, JUNIT_FAILED), junit_count(j, JUNIT_ERROR), junit_count(j, JUNIT_SKIPPED));
         for (int i = 0; i < j->count; i++)
             put_case(out, &j->cases[i]);
         fputs("    <system-out>", out);
-        put_xml(out, summary);
+        xml_put_text(out, summary);
         fputs("</system-out>\n  </testsuite>\n</testsuites>\n", out);
     }
     const bool is_written = out && !ferror(out);

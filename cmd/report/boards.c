@@ -129,8 +129,8 @@ static void put_missing(struct page *page, const struct fleet *f)
     page_heading(page, 2, "Missing and failed");
     for (int i = 0; i < f->absent.count; i++, said++)
         page_item(page, "%s: no record", f->absent.names[i]);
-    for (int i = 0; i < f->unread_files.count; i++, said++)
-        page_item(page, "%s: cannot be read", f->unread_files.names[i]);
+    for (int i = 0; i < f->unread.count; i++, said++)
+        page_item(page, "%s: cannot be read", f->unread.names[i]);
     for (int i = 0; i < f->count; i++) {
         const struct fleet_board *b = &f->boards[i];
         if (b->count == 0)
@@ -199,8 +199,8 @@ static struct page *page_of(const struct fleet *f, bool has_map)
 {
     struct page *page = page_open("Boards of a fleet");
     page_text(page, "%d boards of %d hosts in %d records.", f->count, f->hosts, f->records);
-    if (f->unread)
-        page_warning(page, "%d record%s could not be read.", f->unread, f->unread == 1 ? "" : "s");
+    if (f->unread.count)
+        page_warning(page, "%d of the records and folders could not be read.", f->unread.count);
     put_outliers(page, f);
     put_missing(page, f);
     if (has_map)
@@ -221,15 +221,8 @@ static int write_files(const struct fleet *f, const struct page *page, const cha
     char *markdown = xasprintf("%s/boards.md", dir), *table = xasprintf("%s/boards.csv", dir);
     char *map = xasprintf("%s/boards.svg", dir);
     int status = path_make_dirs(dir) ? EXIT_OK : EXIT_IO;
-    FILE *out = status == EXIT_OK ? fopen(markdown, "we") : NULL;
-    if (out) {
-        page_write_markdown(page, out, true);
-        const bool is_whole = fflush(out) == 0 && !ferror(out);
-        if (fclose(out) != 0 || !is_whole)
-            status = write_failed(markdown);
-    } else if (status == EXIT_OK) {
-        status = write_failed(markdown);
-    }
+    if (status == EXIT_OK && !page_store_markdown(page, markdown, true))
+        status = EXIT_IO;
     if (status == EXIT_OK && !fleet_write_csv(f, table))
         status = write_failed(table);
     if (status == EXIT_OK && !fleet_write_svg(f, map))

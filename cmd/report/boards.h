@@ -22,10 +22,10 @@ struct fleet_board {
 struct fleet {
     struct fleet_board *boards; /* by host and address once they are read */
     int count, room, hosts;     /* hosts: that have a board */
-    int records, unread;
+    int records;
     struct name_list absent; /* hosts of --nodes without a record */
-    struct name_list unread_files;
-    int last; /* the board found last */
+    struct name_list unread; /* records and folders that cannot be read */
+    int last;                /* the board found last */
 };
 
 /* EXIT_OK, EXIT_NOT_COMPARABLE where a record could not be read (the page is written nevertheless), EXIT_IO. */

@@ -82,8 +82,7 @@ static bool read_file(struct fleet *f, const char *path)
     struct attn_message why = {""};
     if (!record_read(path, &file, &why)) {
         log_error("%s", why.text);
-        name_list_add(&f->unread_files, path);
-        f->unread++;
+        name_list_add(&f->unread, path);
         return false;
     }
     const char *name = text_at(file.header, "host.name");
@@ -111,7 +110,7 @@ static bool is_record_name(const char *name)
 
 static int by_name(const void *left, const void *right) { return strcmp(*(char *const *)left, *(char *const *)right); }
 
-/* False where a record below it cannot be read. In the order of the names, so that the page does not depend on the file
+/* False where a record below it cannot be read, a link to nothing too. In the order of the names, so that the page does not depend on the file
  * system. */
 static bool read_folder(struct fleet *f, const char *path, int depth)
 {
@@ -120,6 +119,7 @@ static bool read_folder(struct fleet *f, const char *path, int depth)
     bool is_good = folder != NULL;
     if (!folder) {
         log_error("%s: %s", path_shown(path).text, strerror(errno));
+        name_list_add(&f->unread, path);
         return false;
     }
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
@@ -130,11 +130,10 @@ static bool read_folder(struct fleet *f, const char *path, int depth)
         qsort(names.names, (size_t)names.count, sizeof *names.names, by_name);
     for (int i = 0; i < names.count; i++) {
         struct stat status;
-        if (stat(names.names[i], &status) != 0)
-            continue;
-        if (S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
+        const bool is_there = stat(names.names[i], &status) == 0;
+        if (is_there && S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
             is_good = read_folder(f, names.names[i], depth + 1) && is_good;
-        else if (S_ISREG(status.st_mode) && is_record_name(names.names[i]))
+        else if ((!is_there || S_ISREG(status.st_mode)) && is_record_name(names.names[i]))
             is_good = read_file(f, names.names[i]) && is_good;
     }
     name_list_free(&names);
@@ -178,5 +177,5 @@ void fleet_free(struct fleet *f)
     }
     free(f->boards);
     name_list_free(&f->absent);
-    name_list_free(&f->unread_files);
+    name_list_free(&f->unread);
 }

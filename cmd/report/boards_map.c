@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/base/csv.h"
+#include "cmd/base/xml.h"
 #include "cmd/report/boards.h"
 
 /* Pixels. The names of hosts are to the left. */
@@ -25,25 +26,16 @@ static void colour_of(const struct fleet_board *b, char *text, size_t size)
         snprintf(text, size, "#%02x%02x%02x", rest, rest, most);
 }
 
-/* Text in XML. */
-static void put_text(FILE *out, const char *text)
-{
-    for (; *text; text++)
-        if (strchr("<>&", *text))
-            fprintf(out, "&#%d;", *text);
-        else
-            fputc(*text, out);
-}
-
 static void put_cell(FILE *out, const struct fleet_board *b, int x, int y)
 {
     char colour[16];
     colour_of(b, colour, sizeof colour);
     fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"%s\"><title>", x, y,
             CELL_WIDTH - 2, CELL_HEIGHT - 2, colour, b->is_slow ? "black" : "none");
-    put_text(out, b->host);
-    fprintf(out, " %s</title></rect>\n<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", b->pci, x + CELL_WIDTH - 6,
-            y + 12);
+    xml_put_text(out, b->host);
+    fputc(' ', out);
+    xml_put_text(out, b->pci);
+    fprintf(out, "</title></rect>\n<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", x + CELL_WIDTH - 6, y + 12);
     if (isnan(b->figures.distance_pct))
         fprintf(out, "%s</text>\n", b->count ? "?" : "none");
     else
@@ -89,7 +81,7 @@ bool fleet_write_svg(const struct fleet *f, const char *path)
             x = NAMES_WIDTH;
             y += CELL_HEIGHT;
             fprintf(out, "<text x=\"%d\" y=\"%d\">", MARGIN, y + 12);
-            put_text(out, f->boards[i].host);
+            xml_put_text(out, f->boards[i].host);
             fputs("</text>\n", out);
         }
         put_cell(out, &f->boards[i], x, y);

@@ -1,7 +1,6 @@
 /* Rows of many records into a line for each case. */
 #include "cmd/report/history.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,16 +343,8 @@ static int write_page(const struct page *page, const struct options *o)
     if (!path_make_dirs(o->out_dir))
         return EXIT_IO;
     char *path = xasprintf("%s/history.md", o->out_dir);
-    FILE *out = fopen(path, "we");
-    bool is_good = out != NULL;
-    if (is_good) {
-        page_write_markdown(page, out, false);
-        is_good = fflush(out) == 0 && !ferror(out);
-        is_good = fclose(out) == 0 && is_good;
-    }
-    if (!is_good)
-        log_error("%s: %s", path, strerror(errno));
-    else if (!o->quiet)
+    const bool is_good = page_store_markdown(page, path, false);
+    if (is_good && !o->quiet)
         printf("history: %s\n", path);
     free(path);
     return is_good ? EXIT_OK : EXIT_IO;

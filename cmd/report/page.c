@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
+#include "cmd/base/xml.h"
 #include "cmd/record/record.h"
 
 enum block_kind { BLOCK_HEADING, BLOCK_TEXT, BLOCK_WARNING, BLOCK_ITEM, BLOCK_CHART, BLOCK_TABLE };
@@ -222,6 +224,19 @@ void page_write_markdown(const struct page *page, FILE *out, bool with_charts)
     }
 }
 
+bool page_store_markdown(const struct page *page, const char *path, bool with_charts)
+{
+    FILE *out = fopen(path, "we");
+    if (out)
+        page_write_markdown(page, out, with_charts);
+    const bool is_whole = out && fflush(out) == 0 && !ferror(out);
+    const int error = errno;
+    const bool is_closed = out && fclose(out) == 0;
+    if (!is_whole || !is_closed)
+        log_error("%s: %s", path_shown(path).text, strerror(is_whole ? errno : error));
+    return is_whole && is_closed;
+}
+
 /* ---- terminal ---- */
 
 static void put_text_table(FILE *out, const struct block *table)
@@ -283,22 +298,10 @@ static const char style[] =
     "figure{margin:1em 0}figure svg{width:100%;height:auto;max-width:1100px}\n"
     "@media print{body{font-size:11px;max-width:none}figure,tr{break-inside:avoid}}\n";
 
-static void put_html(FILE *out, const char *text)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '&': fputs("&amp;", out); break;
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '"': fputs("&quot;", out); break;
-        default: fputc(*text, out);
-        }
-}
-
 static void put_element(FILE *out, const char *begin, const char *text, const char *end)
 {
     fputs(begin, out);
-    put_html(out, text);
+    xml_put_text(out, text);
     fprintf(out, "%s\n", end);
 }
 
@@ -317,7 +320,7 @@ static void put_html_table(FILE *out, const struct block *table)
         if (is_right || *mark)
             fprintf(out, " class=\"%s%s%s\"", is_right ? "r" : "", is_right && *mark ? " " : "", mark);
         fputc('>', out);
-        put_html(out, table->cells[i].text);
+        xml_put_text(out, table->cells[i].text);
         fprintf(out, "</%s>%s", name, column == columns - 1 ? "</tr>\n" : "");
     }
     fputs("</table></div>\n", out);
@@ -367,7 +370,7 @@ static bool put_chart(FILE *out, const struct block *chart, const char *dir, int
         log_error("%s: is no svg", path);
     if (begin) {
         fputs("<figure role=\"img\" aria-label=\"", out);
-        put_html(out, chart->more);
+        xml_put_text(out, chart->more);
         fputs("\">\n", out);
         put_svg(out, begin, number);
         fputs("</figure>\n", out);

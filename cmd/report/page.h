@@ -31,6 +31,9 @@ __attribute__((format(printf, 3, 4))) void page_cell(struct page *, enum page_em
 /* Markdown. Charts are links to the images, omitted when with_charts is false. */
 void page_write_markdown(const struct page *, FILE *, bool with_charts);
 
+/* The same as a new file. False after a sentence. */
+bool page_store_markdown(const struct page *, const char *path, bool with_charts);
+
 /* Text for a terminal: paragraphs wrapped at `width` columns, tables not wrapped, no charts. */
 void page_write_text(const struct page *, FILE *, int width);
 

@@ -11,7 +11,7 @@ hosts() {
     mkdir -p fleet
     awk -v first="$1" -v last="$2" -v records="$3" -v slow="${4:-}" '
         { line[NR] = $0 }
-        function board(text, host, b, k,    name, pci, factor, at, head, tail, value, end) {
+        function board(text, host, b, k,    name, pci, factor, value) {
             name = sprintf("node%03d", host)
             pci = "0000:" (b + 1) "0:00.0"
             split(slow, s, " ")
@@ -22,7 +22,7 @@ hosts() {
             if (text !~ /"type": ?"row"/) return text
             name = sprintf("%04x%04x", host, b)
             sub(/\{"type"/, "{\"type\":\"row\",\"pci\":\"" pci "\",\"board\":\"" name "\",\"x\"", text)
-            at = match(text, /"time_ms":[0-9.e+-]+/)
+            match(text, /"time_ms":[0-9.e+-]+/)
             value = substr(text, RSTART + 10, RLENGTH - 10)
             return substr(text, 1, RSTART + 9) sprintf("%.9g", value * factor) substr(text, RSTART + RLENGTH)
         }
@@ -97,6 +97,20 @@ run report --boards absent.jsonl
 expect_code 5
 refused '--nodes a: needs --boards' report one.jsonl --nodes a
 refused '--history: cannot be used with --boards' report one.jsonl --boards --history
+
+# A link to nothing is a record that cannot be read; names of hosts and boards are text, not XML.
+rm -r fleet page
+hosts 1 1 1
+ln -s absent.jsonl fleet/node002-0.jsonl
+sed -i -e 's/"name":"node001"/"name":"a<b\\u0001"/' -e 's/0000:10:00.0/\&x/' fleet/node001-0.jsonl
+run report --boards fleet --out page
+expect_code 5
+expect_stdout 'fleet/node002-0.jsonl: cannot be read'
+expect "their names in the heat map" grep -q '<title>a&lt;b  &amp;x</title>' page/boards.svg
+mkdir -p whole/boards.md # a folder in the place of the file
+run report --boards one.jsonl --out whole
+expect_code 7
+expect_stderr 'whole/boards.md: '
 
 # 1,000 records of 100 hosts: the time and the memory are said, not judged.
 rm -r fleet
