@@ -147,7 +147,7 @@ enum { DIMS_CACHE_QK = 576, DIMS_CACHE_V = 512 }; /* of a cache in which V is th
 
 enum { DEVICE_ORDINALS = 1024 }; /* cuda:N is below */
 
-/* Several devices, or all: one record of them (cmd/run/boards.h). */
+/* Several devices, or all: one record of them (cmd/run/supervisor_boards.h). */
 static inline bool options_has_boards(const struct options *o) { return o->all_devices || o->device_ordinals.count; }
 
 /* The largest --page-size, in rows. */

@@ -217,16 +217,6 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
     return s;
 }
 
-struct run_outputs *run_outputs_forward(FILE *sink, const json_t *header)
-{
-    struct run_outputs *s = xcalloc(1, sizeof *s);
-    s->sink = sink;
-    if (run_outputs_note(s, header) == EXIT_OK)
-        return s;
-    free(s);
-    return NULL;
-}
-
 /* One line for the process that writes; `what` is the name of the message and of its member. */
 static int forward(struct run_outputs *s, const char *what, json_t *object)
 {
@@ -235,6 +225,16 @@ static int forward(struct run_outputs *s, const char *what, json_t *object)
         json_dumpf(message, s->sink, JSON_COMPACT) == 0 && fputc('\n', s->sink) != EOF && fflush(s->sink) == 0;
     json_decref(message);
     return sent ? EXIT_OK : EXIT_IO;
+}
+
+struct run_outputs *run_outputs_forward(FILE *sink, const json_t *header)
+{
+    struct run_outputs *s = xcalloc(1, sizeof *s);
+    s->sink = sink;
+    if (forward(s, "header", json_incref((json_t *)(uintptr_t)header)) == EXIT_OK)
+        return s;
+    free(s);
+    return NULL;
 }
 
 static int could_not_write(int error)
@@ -247,8 +247,6 @@ static int could_not_write(int error)
 
 int run_outputs_note(struct run_outputs *s, const json_t *object)
 {
-    if (s->sink)
-        return forward(s, "header", json_incref((json_t *)(uintptr_t)object));
     return could_not_write(s->jsonl ? record_write_json(s->jsonl, object) : 0);
 }
 

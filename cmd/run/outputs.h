@@ -22,7 +22,8 @@ struct run_outputs *run_outputs_forward(FILE *sink, const json_t *header);
  * EXIT_OK, or EXIT_IO after a sentence. */
 int run_outputs_add_header(struct run_outputs *, const json_t *header);
 
-/* An object of another type into the record: no row of table, CSV or charts. EXIT_OK, or EXIT_IO after a sentence. */
+/* An object of another type into the record: no row of table, CSV or charts. It is not passed on. EXIT_OK, or EXIT_IO
+ * after a sentence. */
 int run_outputs_note(struct run_outputs *, const json_t *object);
 
 /* Where the table goes, NULL where there is none, as when the record goes to stdout; and its width. */

@@ -212,7 +212,7 @@ static void warn_of_others(const struct board_run *board)
 /* The header of a board, with the addresses of all boards of the run: one without rows is missing. */
 static void take_header(struct boards *b, struct board_run *board, json_t *header)
 {
-    if (b->round > 0 || !json_is_object(header))
+    if (b->round > 0)
         return;
     json_t *asked = json_array();
     for (int i = 0; i < b->count; i++)
@@ -257,11 +257,15 @@ static void take_row(struct boards *b, struct board_run *board, json_t *object)
 static void handle_line(struct boards *b, struct board_run *board, const char *line)
 {
     json_t *message = json_loads(line, 0, NULL);
-    const char *kind = json_string_value(json_object_get(message, "msg"));
-    if (kind && !strcmp(kind, "header"))
-        take_header(b, board, json_object_get(message, "header"));
-    else if (kind && !strcmp(kind, "row"))
-        take_row(b, board, json_object_get(message, "row"));
+    json_t *header = json_object_get(message, "header"), *row = json_object_get(message, "row");
+    if (header) {
+        take_header(b, board, header);
+    } else if (row) {
+        take_row(b, board, row);
+    } else {
+        log_error("%s: a line of its process cannot be read", board->name);
+        b->exit_code = worse_code(b->exit_code, EXIT_IO);
+    }
     json_decref(message);
 }
 
@@ -372,7 +376,6 @@ static void run_round(struct boards *b, int round)
     }
     watch_boards(b);
     log_progress_clear();
-    b->rounds = round + 1;
 }
 
 /* Boards that look slow are measured again, with all others as before, and named where they are slow again. */

@@ -36,7 +36,6 @@ struct boards {
     char run_id[40];
     struct board_run *boards;
     int count, round;            /* round: 0, or 1 = measured again */
-    int rounds;                  /* that are complete */
     struct run_outputs *outputs; /* NULL until the first header */
     int exit_code;
     double started_ms;

@@ -183,7 +183,7 @@ int boards_report(const struct boards *b)
 {
     int width;
     FILE *page = run_outputs_page(b->outputs, &width);
-    struct board_figures *first = boards_figures(b, 0), *again = b->rounds > 1 ? boards_figures(b, 1) : NULL;
+    struct board_figures *first = boards_figures(b, 0), *again = b->round > 0 ? boards_figures(b, 1) : NULL;
     if (page)
         print_boards(b, page, width, first, again);
     for (int i = 0; i < b->count; i++)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # What operators of clusters read: --exit-style, the line fabench-drain:, --verdict (docs/fleet.md). The device is
 # the CPU, or a made-up host of several boards.
-# or a made-up host of several boards.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 real=$fabench
 boards=${FABENCH_BOARDS:-$(dirname "$real")/tests/fake/fabench_boards}
