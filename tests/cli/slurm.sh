@@ -89,6 +89,7 @@ kill -9 \$\$
 END
 chmod +x bin/dying
 submit "$tmp/bin/dying"
+expect "a job that failed" test "$code" -ne 0
 expect "the lost node by name" grep -q 'node3' out
 expect_stdout 'node3 cpu: 1 of 3 cases, its record ends early'
 expect "the others are not named" sh -c "! grep -q 'node[12] cpu: ' out"
