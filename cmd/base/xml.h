@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Between elements, or in double quotes as an attribute. Control characters, which XML 1.0 does not have, are spaces. */
+/* Between elements, or in double quotes as an attribute. XML 1.0 has no control characters: they become spaces. */
 void xml_put_text(FILE *, const char *text);
 
 #endif

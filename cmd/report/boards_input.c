@@ -110,8 +110,8 @@ static bool is_record_name(const char *name)
 
 static int by_name(const void *left, const void *right) { return strcmp(*(char *const *)left, *(char *const *)right); }
 
-/* False where a record below it cannot be read, a link to nothing too. In the order of the names, so that the page does not depend on the file
- * system. */
+/* False where a record below it cannot be read, a link to nothing too. In the order of the names, so that the page does
+ * not depend on the file system. */
 static bool read_folder(struct fleet *f, const char *path, int depth)
 {
     struct name_list names = {0};
