@@ -26,7 +26,7 @@
  * this limit. */
 #define GATE_LIMIT_NS UINT64_C(2000000000)
 
-enum { TABLE_KINDS = FILL_DISTS, PASSES_MAX = 8 };
+enum { PASSES_MAX = 8 };
 
 struct gate {
     volatile int open, timed_out;
@@ -39,7 +39,7 @@ struct cuda_state {
     struct gate *gate_device;
     void *flush; /* NULL until a cold sample is asked for */
     size_t flush_bytes;
-    float *tables[TABLE_KINDS][FILL_GEMM + 1]; /* quantile tables in device memory, by (dist, tensor) */
+    float *tables[FILL_DISTS][FILL_TENSORS]; /* quantile tables in device memory, by (dist, tensor) */
     unsigned long long *counters;              /* device memory for the sums of 2 * DIGEST_MAX counters */
     void *blocks;                              /* device memory for the results of a comparison, kept between calls */
     size_t blocks_bytes;
@@ -80,8 +80,8 @@ static void cuda_close(struct backend *be)
     for (int i = 0; i < 3; i++)
         if (s->gemm[i])
             harness_gemm_destroy(s->gemm[i]);
-    for (int i = 0; i < TABLE_KINDS; i++)
-        for (int j = 0; j <= FILL_GEMM; j++)
+    for (int i = 0; i < FILL_DISTS; i++)
+        for (int j = 0; j < FILL_TENSORS; j++)
             cudaFree(s->tables[i][j]);
     for (int i = 0; i <= PASSES_MAX; i++)
         if (s->pass_events[i])

@@ -24,8 +24,8 @@ enum fill_dist {
     FILL_DISTS    /* how many there are */
 };
 
-/* Number of the tensor; part of the random counter. */
-enum fill_tensor { FILL_Q = 1, FILL_K = 2, FILL_V = 3, FILL_DO = 4, FILL_GEMM = 5, FILL_BIAS = 6 };
+/* Number of the tensor; part of the random counter. FILL_TENSORS: one more than the last. */
+enum fill_tensor { FILL_Q = 1, FILL_K, FILL_V, FILL_DO, FILL_GEMM, FILL_BIAS, FILL_TENSORS };
 
 /* 16 uniform bits for element `index` of tensor `tensor_id`: splitmix64's finaliser (Steele, Lea, Flood 2014, fig. 16)
  * over the mixed counter, top 16 bits. The same expression in C and CUDA. */
