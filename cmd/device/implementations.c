@@ -300,6 +300,68 @@ int impls_select(const struct impls *impls, const struct name_list *names, const
     return EXIT_OK;
 }
 
+/* Whether the slot may become NAME:invariant: it says no variant, and its implementation promises such a mode. */
+static bool may_be_invariant(const struct impl_slot *slot)
+{
+    return slot->impl && slot->impl->invariant[ATTN_FWD] && !slot->is_invariant && !slot->variant[0];
+}
+
+/* Adds "name:deterministic:invariant:fast" for the slot "name:deterministic:fast", or the slot's name where another slot
+ * has that one. */
+static void add_invariant(const struct impl_slot *slots, int count, const struct impl_slot *slot,
+                          struct name_list *names)
+{
+    const size_t length = strlen(slot->name) - (slot->is_fast ? strlen(FAST) + 1 : 0);
+    char *name = xasprintf("%.*s:%s%s", (int)length, slot->name, INVARIANT, slot->name + length);
+    bool is_there = name_list_has(names, name);
+    for (int i = 0; i < count; i++)
+        is_there |= strcmp(slots[i].name, name) == 0;
+    name_list_add(names, is_there ? slot->name : name);
+    free(name);
+}
+
+/* For "fused": the fused kernels of this platform that promise an invariant mode, "fused" itself where none does. */
+static void add_fused(const struct attn_device *device, struct name_list *names)
+{
+    bool has_one = false;
+    for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++) {
+        char name[IMPL_NAME_SIZE];
+        if ((*impl)->platform != device->platform || !(*impl)->invariant[ATTN_FWD])
+            continue;
+        has_one = true;
+        snprintf(name, sizeof name, "%s:%s", (*impl)->name, INVARIANT);
+        if (!name_list_has(names, name))
+            name_list_add(names, name);
+    }
+    if (!has_one)
+        name_list_add(names, "fused");
+}
+
+int impls_make_invariant(const struct impls *impls, const struct attn_device *device, struct impl_slot *slots,
+                         int *count)
+{
+    struct name_list names = {0};
+    bool is_named[IMPL_MAX_SLOTS] = {false};
+    for (int i = 0; i < *count; i++) {
+        const int first = names.count;
+        const bool is_alias = strcmp(slots[i].name, "fused") == 0;
+        if (is_alias)
+            add_fused(device, &names);
+        else if (may_be_invariant(&slots[i]))
+            add_invariant(slots, *count, &slots[i], &names);
+        else
+            name_list_add(&names, slots[i].name);
+        /* Of several kernels in the place of "fused" one may run nowhere. */
+        for (int n = first; n < names.count && n < IMPL_MAX_SLOTS; n++)
+            is_named[n] = slots[i].is_named && !(is_alias && names.count - first > 1);
+    }
+    const int status = impls_select(impls, &names, device, slots, count);
+    for (int i = 0; i < *count && status == EXIT_OK; i++)
+        slots[i].is_named = is_named[i];
+    name_list_free(&names);
+    return status;
+}
+
 const char *impl_recorded_name(const struct impl_slot *slot, const struct attn_impl *impl)
 {
     return strchr(slot->name, ':') || !impl ? slot->name : impl->name;

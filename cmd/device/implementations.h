@@ -49,6 +49,11 @@ int impls_add_peer(const struct impls *, const char *peer, const struct attn_dev
  * that runs beside a loaded one, where no peer such as cuDNN runs. NULL = the first peer, if there is one. */
 const char *impls_peer(const struct impl_slot *slots, int count, const char *asked);
 
+/* --invariance: of the slots that say nothing of a mode or a tile, those whose implementation promises an invariant
+ * forward become NAME:invariant, unless another slot is; "fused" becomes all fused kernels of this platform that
+ * promise it, if any does. EXIT_OK, or EXIT_USAGE with a sentence where a name grows too long, or they are too many. */
+int impls_make_invariant(const struct impls *, const struct attn_device *, struct impl_slot *slots, int *count);
+
 /* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
  * request's variant, flags (deterministic, invariant, fast) or device where the slot gives one; the device and the
  * variant are parts of the slot. NULL with the reason when it (or every fused kernel) refuses. */

@@ -90,6 +90,7 @@ struct options {
     double atol, rtol;             /* NaN = not given */
     int64_t random_count;          /* verify: random problems instead of the hard shapes; 0 = not given */
     int64_t repeats;               /* verify: runs after the first; promised tensors must be bit-equal */
+    bool invariance;               /* verify: the bits of sequences in other batches */
     double warmup_ms, min_time_ms; /* defaults 500, 500; NaN = not given, resolved by preset */
     int64_t samples;               /* minimum number of samples; 0 = not given */
     double max_noise_pct;          /* "0.5%" -> 0.5; NaN = not given */

@@ -75,8 +75,9 @@ char *options_repro(const struct options *o, enum command taker, const char *com
         const struct option_def *def = taken_by(taker, o->given.names[i]);
         const bool is_kept = def && !def->is_hidden && def->group != GROUP_OUTPUT && def->group != GROUP_GATES &&
                              def->kind != KIND_NAMES && !(key && asks_problem(def));
-        /* These two produce no row. */
-        if (is_kept && strcmp(def->name, "--dry-run") != 0 && strcmp(def->name, "--profile") != 0)
+        /* Two produce no row; the third says which ones. */
+        if (is_kept && strcmp(def->name, "--dry-run") != 0 && strcmp(def->name, "--profile") != 0 &&
+            strcmp(def->name, "--only") != 0)
             add_option(&line, def->name, o->given.names[i + 1]);
     }
     if (impl)

@@ -443,8 +443,8 @@ static bool check_ab(const struct parse *p)
 /* --outputs launches nothing. */
 static bool check_stored(const struct parse *p)
 {
-    static const char *const of_launches[] = {"--repeats",       "--impl-lib", "--variant",
-                                              "--deterministic", "--preset",   "--random"};
+    static const char *const of_launches[] = {"--repeats", "--impl-lib", "--variant",   "--deterministic",
+                                              "--preset",  "--random",   "--invariance"};
     for (size_t i = 0; p->o->outputs_dir && i < sizeof of_launches / sizeof of_launches[0]; i++)
         if (typed(p, of_launches[i]))
             return options_refuse(of_launches[i], *typed(p, of_launches[i]) ? typed(p, of_launches[i]) : NULL,
@@ -453,6 +453,22 @@ static bool check_stored(const struct parse *p)
         return options_refuse("--random", typed(p, "--random"),
                               "cannot be used with --preset %s, whose shapes are fixed; give one of them",
                               typed(p, "--preset"));
+    return true;
+}
+
+/* --invariance is about the forward, and about what the implementation chooses. */
+static bool check_invariance(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->invariance)
+        return true;
+    if (o->mode_given && o->modes[ATTN_BWD])
+        return options_refuse("--mode", typed(p, "--mode"),
+                              "cannot be used with --invariance, which compares forwards; must be fwd or decode");
+    if (o->variant)
+        return options_refuse("--variant", o->variant,
+                              "cannot be used with --invariance, which leaves the choice to the implementation; "
+                              "--impl NAME:VARIANT is looked at, too");
     return true;
 }
 
@@ -556,7 +572,7 @@ bool options_check(const struct parse *p)
                          : o->command == COMMAND_AB     ? check_ab(p)
                          : o->command == COMMAND_REPORT ? check_report(p)
                          : o->command == COMMAND_PLOT   ? check_plot(p)
-                         : o->command == COMMAND_VERIFY ? check_stored(p)
+                         : o->command == COMMAND_VERIFY ? check_stored(p) && check_invariance(p)
                                                         : true;
     return is_good && check_boards(p) && check_outputs(p) && check_dists(p) && check_logit_std(p) &&
            check_logit_mean(p) && check_problems(p);

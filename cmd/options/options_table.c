@@ -325,6 +325,13 @@ const struct option_def option_table[] = {
     {"--repeats", NULL, KIND_COUNT, AT(repeats), .min = 0, .max = 1000000, .fallback = "5", .unit = "N",
      .help = "more runs, whose bits must agree", .group = GROUP_CHECK, .commands = FOR_VERIFY,
      .detail = "Runs after the first one; tensors that the implementation promises to repeat must have the same bits."},
+    {"--invariance", NULL, KIND_FLAG, AT(invariance), .help = "the bits of a sequence in other batches",
+     .is_rare = true, .group = GROUP_CHECK, .commands = FOR_VERIFY,
+     .detail =
+         "Computes the sequences of each forward alone, in other orders and batches, in pages and contiguous, and "
+         "compares bits. An implementation that promises a mode for it runs as NAME:invariant and fails where "
+         "bits differ; of the others the column batch_invariant says it. A plain NAME beside NAME:invariant "
+         "runs as it is. Without backward and dropout."},
 
     {"--outputs", NULL, KIND_IN_DIR, AT(outputs_dir), .unit = "DIR", .help = "judge the results in these files instead",
      .group = GROUP_CHECK, .commands = FOR_VERIFY,

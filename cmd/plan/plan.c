@@ -642,8 +642,6 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
 char *plan_repro_verify(const struct options *o, const struct plan_item *item, const char *impl)
 {
     char *command = options_repro(o, COMMAND_VERIFY, "fabench verify", impl, NULL);
-    if (o->only) /* is in it already */
-        return command;
     struct text longer = {0};
     text_add(&longer, "%s --only", command);
     if (o->random_count) /* the first word of a key, which says the problem's number, is enough */

@@ -34,6 +34,10 @@ static int64_t between_by_size(struct random_draw *d, int64_t low, int64_t high)
 /* ---- the attributes ---- */
 
 static bool is_cache(const struct random_draw *d) { return d->item->problem.lengths == ATTN_CACHE; }
+
+/* Sequences that a batch has at least, where they fit: --invariance compares batches. */
+static int64_t least_batch(const struct random_draw *d) { return d->options->invariance ? 2 : 1; }
+
 static bool has_8_bits(const struct random_draw *d) { return attn_dtype_is_8_bit(d->item->problem.dtype); }
 
 /* True for an option that was typed. */
@@ -70,7 +74,8 @@ static void draw_mode(struct random_draw *d)
 {
     const bool *asked = d->options->modes;
     enum attn_dtype wide[5];
-    const bool is_forward = asked[ATTN_FWD] && asked[ATTN_BWD] ? chance(d, 50) : !asked[ATTN_BWD];
+    const bool is_forward =
+        d->options->invariance || (asked[ATTN_FWD] && asked[ATTN_BWD] ? chance(d, 50) : !asked[ATTN_BWD]);
     d->item->mode = is_forward || dtypes_asked(d, false, wide) == 0 ? ATTN_FWD : ATTN_BWD;
 }
 
@@ -243,7 +248,7 @@ static void draw_chunks(struct random_draw *d, int64_t count, int64_t longest_at
 static void draw_cache_lengths(struct random_draw *d)
 {
     const struct attn_problem *p = &d->item->problem;
-    const int64_t count = between(d, 1, 6), longest_at = between(d, 0, count - 1);
+    const int64_t count = between(d, least_batch(d), 6), longest_at = between(d, 0, count - 1);
     if (chance(d, 30)) {
         draw_chunks(d, count, longest_at);
         return;
@@ -274,8 +279,8 @@ static void draw_lengths(struct random_draw *d)
         draw_cache_lengths(d);
         return;
     }
-    const int64_t kind = between(d, 0, 3), count = between(d, 1, 6);
-    if (!chance(d, 25))
+    const int64_t kind = between(d, 0, 3), count = between(d, least_batch(d), 6);
+    if (!chance(d, d->options->invariance ? 60 : 25))
         return;
     d->sequences = count;
     if (kind == 0 || kind == 1) {
@@ -321,7 +326,8 @@ static void draw_heads(struct random_draw *d)
 static void draw_batch(struct random_draw *d)
 {
     struct attn_problem *p = &d->item->problem;
-    const int64_t fit = heads_that_fit(d) / p->q_heads, batch = chance(d, 50) ? 1 : between_by_size(d, 1, 5);
+    const int64_t least = least_batch(d);
+    const int64_t fit = heads_that_fit(d) / p->q_heads, batch = chance(d, 50) ? least : between_by_size(d, least, 5);
     if (d->sequences) /* whose number the lengths say */
         return;
     p->batch = batch < fit ? batch : fit > 1 ? fit : 1;
@@ -340,7 +346,7 @@ static void draw_page_size(struct random_draw *d)
 static void draw_splits(struct random_draw *d)
 {
     const int64_t splits = chance(d, 80) ? between(d, 1, 8) : between_by_size(d, 1, 1024);
-    d->item->splits = is_cache(d) && chance(d, 40) ? splits : 0;
+    d->item->splits = is_cache(d) && chance(d, 40) && !d->options->invariance ? splits : 0;
 }
 
 static void draw_layout(struct random_draw *d) { d->item->problem.layout = chance(d, 60) ? ATTN_BSHD : ATTN_BHSD; }
@@ -411,7 +417,7 @@ static void draw_dropout(struct random_draw *d)
     struct attn_problem *p = &d->item->problem;
     p->dropout = 0;
     p->dropout_seed = 0;
-    if (!chance(d, 25))
+    if (!chance(d, 25) || d->options->invariance)
         return;
     p->dropout = probabilities[between(d, 0, LENGTH_OF(probabilities) - 1)];
     p->dropout_seed = chance(d, 50) ? (uint64_t)between(d, 0, 9) : next(d) & INT64_MAX; /* above 32 bits, too */

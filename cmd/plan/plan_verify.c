@@ -562,8 +562,24 @@ static int make_outputs(const struct options *o, struct plan *plan)
     return status;
 }
 
+/* --invariance: removes what has no other batch with the same results, and tensors that are far apart, whose copies
+ * would be of several GB. */
+static void keep_forwards(struct plan *plan)
+{
+    enum { GAP_MAX = 1 << 20 };
+    int kept = 0;
+    for (int i = 0; i < plan->count; i++) {
+        const struct plan_item *item = &plan->items[i];
+        if (item->mode == ATTN_FWD && item->problem.dropout == 0.0f && item->batch_gap <= GAP_MAX)
+            plan->items[kept++] = *item;
+    }
+    plan->count = kept;
+}
+
 static int finish_plan(const struct options *o, int status, struct plan *plan)
 {
+    if (status == EXIT_OK && o->invariance)
+        keep_forwards(plan);
     if (status == EXIT_OK && o->only)
         status = keep_only(o, plan);
     if (status != EXIT_OK)

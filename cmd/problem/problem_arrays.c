@@ -259,8 +259,8 @@ bool problem_set_lengths(struct attn_problem *p, struct problem_arrays *a, const
 
 static int64_t blocks_of(int64_t len, int64_t block) { return (len + block - 1) / block; }
 
-/* The pages that sequences use, in an order drawn from the seed (Fisher and Yates); behind them the page of nobody. */
-static void make_pages(struct attn_problem *p, struct problem_arrays *a, uint64_t seed)
+/* By Fisher and Yates. */
+void problem_set_pages(struct attn_problem *p, struct problem_arrays *a, uint64_t seed)
 {
     const int64_t per = blocks_of(p->kv_len, p->page_size);
     int64_t used = 0, next = 0;
@@ -356,7 +356,7 @@ bool problem_set_cache(struct attn_problem *p, struct problem_arrays *a, const c
         pack_rows(&list, p, a);
     free(list.pairs);
     if (good && p->page_size > 0)
-        make_pages(p, a, seed);
+        problem_set_pages(p, a, seed);
     if (!is_fixed)
         snprintf(a->lengths, sizeof a->lengths, "%s", text);
     return good;

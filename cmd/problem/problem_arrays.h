@@ -65,6 +65,10 @@ bool problem_set_lengths(struct attn_problem *, struct problem_arrays *a, const 
 bool problem_set_cache(struct attn_problem *, struct problem_arrays *a, const char *text, uint64_t seed,
                        struct reason *why);
 
+/* Gives the problem, which has its page_size and the lengths of its caches, its pages: those that sequences use, in an
+ * order drawn from the seed, and behind them the page of nobody. */
+void problem_set_pages(struct attn_problem *, struct problem_arrays *a, uint64_t seed);
+
 /* Gives the problem, which has its lengths and heads, this block mask. False with a sentence. */
 bool problem_set_block_mask(struct attn_problem *, struct problem_arrays *a, const char *text, int64_t mask_block,
                             uint64_t seed, struct reason *why);

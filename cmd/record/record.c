@@ -59,6 +59,7 @@ bool record_row_is_broken(const struct record_row *r)
 }
 
 bool record_row_failed(const struct record_row *r) { return record_row_is_broken(r) || r->check == CHECKED_FAIL; }
+bool record_row_is_invariant(const struct record_row *r) { return strcmp(r->batch_invariant, "yes") == 0; }
 
 json_t *record_must(json_t *value)
 {

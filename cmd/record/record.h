@@ -21,6 +21,8 @@ bool record_row_is_timed(const struct record_row *);
 bool record_row_is_broken(const struct record_row *);
 /* True for these and for a row that failed its check. */
 bool record_row_failed(const struct record_row *);
+/* Its batch_invariant is "yes". */
+bool record_row_is_invariant(const struct record_row *);
 
 /* The column `board` of a board with this UUID: eight hex digits; "" for "". */
 void record_board_name(const char *uuid, char *name, size_t size);

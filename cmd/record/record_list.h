@@ -57,7 +57,11 @@
       "on the CPU, or without NVML")                                                                                   \
     X(REAL, read_gb_per_s, 0, TABLE, "1e9 bytes/s",                                                                    \
       "speed of the read ceiling: as many bytes as min_gb, only read, in the same rounds", "not timed, or not decode") \
-    X(TEXT, pci, 24, EVERY, "", "PCI address of the device in its host, as 0000:4e:00.0", "on the CPU")
+    X(TEXT, pci, 24, EVERY, "", "PCI address of the device in its host, as 0000:4e:00.0", "on the CPU")                \
+    X(TEXT, batch_invariant, 56, EVERY, "",                                                                            \
+      "whether each sequence has the same bits in other batches: yes; no and the first row that has not, as no "       \
+      "o[b,h,row] alone, and in which batch",                                                                          \
+      "without --invariance, no other batch could be run, or the check failed")
 
 /* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \

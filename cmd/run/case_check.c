@@ -14,6 +14,7 @@
 #include "cmd/device/stored_outputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "cmd/record/record_row.h"
+#include "cmd/run/invariance.h"
 
 /* ---- neighbours ---- */
 
@@ -247,6 +248,54 @@ static enum attn_status check_repeats(struct problem_run *run, struct contender 
     return ATTN_OK;
 }
 
+/* ---- other batches ---- */
+
+/* A call of the implementation whose batches are compared. */
+struct invariance_call {
+    const struct problem_run *run;
+    int slot;
+};
+
+static void before_call(void *context)
+{
+    const struct invariance_call *call = context;
+    case_report_stage(call->run, STAGE_CHECK, call->slot);
+}
+
+static void after_call(void *context) { case_after_call(((const struct invariance_call *)context)->run); }
+
+/* --invariance: the outputs, as the last launch left them, beside those of the sequences in other batches. A tensor for
+ * which this is promised fails where bits differ. */
+static enum attn_status check_invariance(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct invariance_call call = {run, c->slot};
+    const struct invariance_request asked = {.item = run->item,
+                                             .inputs = &run->inputs,
+                                             .outputs = &c->outputs,
+                                             .impl = c->impl,
+                                             .request = &c->request,
+                                             .before_call = before_call,
+                                             .after_call = after_call,
+                                             .context = &call};
+    static const enum problem_tensor tensors[] = {TENSOR_O, TENSOR_LSE};
+    const unsigned promised = c->request.invariant ? c->impl->invariant[run->item->mode] : 0;
+    struct invariance found;
+    if (!check_passed(c->tensors, c->tensor_count))
+        return ATTN_OK;
+    TRY(invariance_measure(run->setting->backend, &asked, &found, why));
+    invariance_text(&found, c->row.batch_invariant, sizeof c->row.batch_invariant);
+    for (int i = 0; i < 2; i++) {
+        const char *name = problem_tensor_name(tensors[i]);
+        char sentence[160];
+        if (!(promised & found.differs & problem_tensor_bit(tensors[i])))
+            continue;
+        snprintf(sentence, sizeof sentence, "%s: promised the same bits in every batch, differs: %s", name,
+                 tensors[i] == TENSOR_O ? found.first_o : found.first_lse);
+        check_add_finding(c->tensors, &c->tensor_count, name, "invariant", sentence);
+    }
+    return ATTN_OK;
+}
+
 /* The reference for --dump: `parts` of it, at most CHECK_MAX_VIEWS. */
 static struct dump_reference dump_reference_of(const struct problem_run *run, struct dump_part *parts)
 {
@@ -343,5 +392,7 @@ enum attn_status case_launch_first(struct problem_run *run, struct contender *c,
     }
     if (run->item->is_captured)
         TRY(check_captured(run, c, why));
-    return run->item->repeats ? check_repeats(run, c, why) : ATTN_OK;
+    if (run->item->repeats)
+        TRY(check_repeats(run, c, why));
+    return run->setting->options->invariance ? check_invariance(run, c, why) : ATTN_OK;
 }

@@ -200,6 +200,8 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
             table_verbose(s->table);
         if (o->random_count)
             table_failures_alone(s->table);
+        if (o->invariance)
+            table_invariance(s->table);
         table_noise(s->table, json_is_number(asked) ? json_number_value(asked) : NAN);
         table_has_naive(s->table, has_naive(header));
         table_header_line(s->table, line);

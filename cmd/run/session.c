@@ -142,6 +142,8 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     int status = impls_load(&o->impl_libs, &s->impls);
     if (status == EXIT_OK && !o->outputs_dir && !s->is_plan_only)
         status = impls_select(&s->impls, &o->impls, &s->backend.device, s->slots, &s->slot_count);
+    if (status == EXIT_OK && o->invariance && s->slot_count)
+        status = impls_make_invariant(&s->impls, &s->backend.device, s->slots, &s->slot_count);
     if (status == EXIT_OK && o->peer)
         status = impls_add_peer(&s->impls, o->peer, &s->backend.device, s->slots, &s->slot_count);
     if (status == EXIT_OK)

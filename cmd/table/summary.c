@@ -111,6 +111,26 @@ static void add_ratios(struct summary *s, const struct record_row *row)
     }
 }
 
+static void add_invariance(struct summary *s, const struct record_row *row)
+{
+    struct summary_invariance *of = s->invariances;
+    if (!row->batch_invariant[0])
+        return;
+    while (of < s->invariances + s->invariance_count && strcmp(of->name, row->impl) != 0)
+        of++;
+    if (of == s->invariances + SUMMARY_IMPLS_MAX)
+        return;
+    if (of == s->invariances + s->invariance_count) {
+        s->invariance_count++;
+        snprintf(of->name, sizeof of->name, "%s", row->impl);
+    }
+    if (record_row_is_invariant(row)) {
+        of->same++;
+    } else if (of->other++ == 0) {
+        snprintf(of->first, sizeof of->first, "%s: %s", row->only ? row->only : "", row->batch_invariant + 3);
+    }
+}
+
 static void add_nearest(struct summary *s, const struct record_row *row)
 {
     const int rank = role_of_name(row->impl) == ATTN_ROLE_NAIVE ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
@@ -205,6 +225,7 @@ void summary_add(struct summary *s, const struct record_row *row)
     if (row->status != STATUS_OK)
         return;
     add_ratios(s, row);
+    add_invariance(s, row);
     add_nearest(s, row);
     s->quant_low = fmin(s->quant_low, row->quant_rms_err); /* fmin ignores NaN */
     s->quant_high = fmax(s->quant_high, row->quant_rms_err);
@@ -260,6 +281,20 @@ static void print_refusals(const struct summary *s, FILE *out, int width)
     if (s->other_refusals && s->lists_refusals) {
         text_add(&line, "%d for other reasons, which the record has", s->other_refusals);
         print_line(&line, out, width, 2, 4);
+    }
+}
+
+static void print_invariances(const struct summary *s, FILE *out, int width)
+{
+    struct text line = {0};
+    for (int i = 0; i < s->invariance_count; i++) {
+        const struct summary_invariance *of = &s->invariances[i];
+        if (of->other)
+            text_add(&line, "%s: other bits in other batches in %d of %d rows, first %s", of->name, of->other,
+                     of->same + of->other, of->first);
+        else
+            text_add(&line, "%s: the same bits in all batches, %d of %d rows", of->name, of->same, of->same);
+        print_line(&line, out, width, 0, 2);
     }
 }
 
@@ -513,6 +548,7 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
     data_table_print(&s->data, out, width);
     print_counts(s, out, width);
     print_refusals(s, out, width);
+    print_invariances(s, out, width);
     print_ratios(s, out, width);
     if (isfinite(s->nearest_used)) {
         text_add(&line, "nearest its bound: %s", s->nearest);

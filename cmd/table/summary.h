@@ -38,6 +38,13 @@ struct summary_refusal {
     int status, count; /* status: enum record_status */
 };
 
+/* --invariance: rows of one implementation by their batch_invariant. */
+struct summary_invariance {
+    char name[IMPL_NAME_SIZE];
+    int same, other;
+    char first[300]; /* of the rows with other bits: key of its problem, and where */
+};
+
 /* Sums of logarithms of the ratios of one implementation. */
 struct summary_impl {
     char name[IMPL_NAME_SIZE];
@@ -89,10 +96,12 @@ struct summary {
     bool lists_refusals;        /* the reasons of rows that did not run are printed, each once with its number */
     struct summary_refusal refusals[SUMMARY_REFUSALS_MAX];
     int refusal_count, other_refusals; /* other: rows with a reason for which there was no room */
-    struct common common;              /* what the failures have in common */
-    bool has_boards;                   /* a case of several boards is no case on several kinds of inputs */
-    struct data_table data;            /* owned; summary_end frees it */
-    const char *next;                  /* the command to go on with; NULL = the one that draws the record */
+    struct summary_invariance invariances[SUMMARY_IMPLS_MAX];
+    int invariance_count;
+    struct common common;   /* what the failures have in common */
+    bool has_boards;        /* a case of several boards is no case on several kinds of inputs */
+    struct data_table data; /* owned; summary_end frees it */
+    const char *next;       /* the command to go on with; NULL = the one that draws the record */
 };
 
 void summary_begin(struct summary *, const char *peer);

@@ -36,7 +36,7 @@ struct spec {
 struct table {
     FILE *out;
     int width, gap;
-    bool color, is_verify, is_verbose, is_quiet, has_failures_alone, has_boards;
+    bool color, is_verify, is_verbose, is_quiet, has_failures_alone, has_boards, has_invariance;
     char *peer, *convention, *next;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
@@ -237,6 +237,12 @@ static void print_mode(struct table *t, const struct record_row *row, char *cell
     put(cell, "%s", problem_mode_name(row->key.mode));
 }
 
+static void print_invariant(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put(cell, "%s", !row->batch_invariant[0] ? "-" : record_row_is_invariant(row) ? "yes" : "no");
+}
+
 /* The last part of 0000:4e:00.0. */
 static void print_board(struct table *t, const struct record_row *row, char *cell)
 {
@@ -271,6 +277,7 @@ static const struct spec verify_specs[] = {
     {"mode", "mode", 4, true, 0, print_mode},
     {"impl", "impl", 10, true, 0, print_impl},
     {"check", "check", 5, false, 0, print_check},
+    {"invariant", "batch_invariant", 9, false, 0, print_invariant},
     {"err/bound", "err_used", 9, false, 2, print_error},
 };
 
@@ -312,6 +319,8 @@ void table_boards(struct table *t)
     t->has_boards = true;
     t->summary.has_boards = true;
 }
+
+void table_invariance(struct table *t) { t->has_invariance = true; }
 
 void table_failures_alone(struct table *t)
 {
@@ -361,6 +370,8 @@ static bool is_empty_here(const struct table *t, const struct spec *spec, const 
     const bool is_cpu = is(row->arch, "cpu");
     if (spec->print == print_board)
         return !t->has_boards;
+    if (spec->print == print_invariant)
+        return !t->has_invariance;
     if (spec->print == print_peer)
         return !t->peer;
     if (spec->print == print_naive)

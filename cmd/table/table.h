@@ -30,6 +30,8 @@ void table_has_naive(struct table *, bool);
 void table_verbose(struct table *);
 /* Rows that pass or did not run are not printed, with --verbose they are; the summary has the reasons of the latter. */
 void table_failures_alone(struct table *);
+/* Rows have a column that says whether bits are the same in other batches. */
+void table_invariance(struct table *);
 /* --quiet: only failures, rows that did not finish, and at the end what is no PASS or noisy; as messages on stderr. */
 void table_quiet(struct table *);
 /* Rows are of several boards: each row begins with the end of its board's PCI address. */

@@ -220,6 +220,41 @@ static void a_name_of_many_suffixes(void **state)
     impls_free(&impls);
 }
 
+/* --invariance: the names of the slots that are asked for, and those that run. */
+static void names_for_invariance(void **state)
+{
+    static const struct {
+        const char *asked[4], *runs[4];
+    } all[] = {
+        {{NULL}, {"naive", "fused_cpu:invariant"}}, /* the defaults of a CPU */
+        {{"fused"}, {"fused_cpu:invariant"}},
+        {{"fused_cpu:deterministic:fast", "naive"}, {"fused_cpu:deterministic:invariant:fast", "naive"}},
+        {{"fused_cpu", "fused_cpu:invariant"}, {"fused_cpu", "fused_cpu:invariant"}},
+        {{"fused", "fused_cpu"}, {"fused_cpu:invariant", "fused_cpu"}},
+#if defined(__x86_64__)
+        {{"fused_cpu:portable"}, {"fused_cpu:portable"}},
+#endif
+    };
+    static const struct attn_device device = {.platform = ATTN_CPU, .threads = 1};
+    struct impls impls;
+    struct impl_slot slots[IMPL_MAX_SLOTS];
+    int count = 0;
+    (void)state;
+    assert_int_equal(load(NULL, &impls), EXIT_OK);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int wanted = 0;
+        assert_int_equal(select_names(&impls, all[i].asked, slots, &count), EXIT_OK);
+        assert_int_equal(impls_make_invariant(&impls, &device, slots, &count), EXIT_OK);
+        for (; wanted < 4 && all[i].runs[wanted]; wanted++) {
+            assert_string_equal(slots[wanted].name, all[i].runs[wanted]);
+            assert_int_equal(slots[wanted].is_invariant, strstr(all[i].runs[wanted], ":invariant") != NULL);
+            assert_int_equal(slots[wanted].is_named, all[i].asked[0] != NULL);
+        }
+        assert_int_equal(count, wanted);
+    }
+    impls_free(&impls);
+}
+
 /* `fused` is the first kernel of ours that accepts the problem; a variant and "deterministic" go into the request. */
 static void a_slot_and_a_problem(void **state)
 {
@@ -312,6 +347,7 @@ int main(void)
         cmocka_unit_test(chosen_by_name),
         cmocka_unit_test(names_that_are_refused),
         cmocka_unit_test(a_name_of_many_suffixes),
+        cmocka_unit_test(names_for_invariance),
         cmocka_unit_test(a_slot_and_a_problem),
 #ifdef FABENCH_WITH_CUDA
         cmocka_unit_test(a_slot_with_less_shared_memory),

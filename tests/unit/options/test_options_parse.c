@@ -207,6 +207,7 @@ static const struct value_case {
      "--random 0: must be a whole number from 1 to 100000"},
     {"verify --repeats 7", FIELD(repeats), &seven, "verify --repeats 1.5",
      "--repeats 1.5: must be a whole number from 0 to 1000000"},
+    {"verify --invariance", FIELD(invariance), &yes, "verify --invariance=no", "--invariance no: takes no value"},
     {"selftest --max-failures 7", FIELD(max_failures), &seven, "verify --max-failures -1",
      "--max-failures -1: must be a whole number from 0 to 1000000"},
     {"--warmup-ms 0", FIELD(warmup_ms), &nothing, "--warmup-ms inf",

@@ -191,6 +191,15 @@ static void output_paths(void **state)
             "--deterministic: cannot be used with --outputs, where nothing is launched; must be left out");
     refused("verify --only ''", "--only '': must not be empty");
     refused("--only peak", "--only: is not an option of sweep, only of verify");
+    refused("verify --outputs dir --invariance",
+            "--invariance: cannot be used with --outputs, where nothing is launched; must be left out");
+    refused("verify --invariance --mode fwd,bwd",
+            "--mode fwd,bwd: cannot be used with --invariance, which compares forwards; must be fwd or decode");
+    refused("verify --invariance --variant wide",
+            "--variant wide: cannot be used with --invariance, which leaves the "
+            "choice to the implementation; --impl NAME:VARIANT is looked at, too");
+    refused("--invariance", "--invariance: is not an option of sweep, only of verify");
+    taken("verify --invariance --mode decode --random 5");
     taken("verify --outputs dir --dump new --only peak --impl mine");
     assert_string_equal(options.outputs_dir, "dir");
     assert_string_equal(options.only, "peak");
