@@ -228,7 +228,10 @@ const struct option_def option_table[] = {
          "takes; each value with each of them."},
     {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
      .help = "random seed of the inputs", .commands = FOR_PROBLEMS,
-     .detail = "Random seed of the inputs; the same seed gives the same inputs on every machine."},
+     .detail =
+         "Random seed of the inputs; the same seed gives the same inputs on every machine. A problem of verify has "
+         "a seed of its own, made from this one and its key, so that key and --seed name its inputs whatever else "
+         "is run; its row has that seed, with which a sweep draws the same."},
     {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",
      .commands = FOR_SWEEP,
      .detail = "Takes the inputs from .npy files in this folder, as --dump names them, rounded to the dtype of each "

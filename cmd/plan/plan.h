@@ -107,8 +107,8 @@ void plan_add(struct plan *, const struct plan_item *);
 /* The command that makes this case's row again; the caller frees it. impl may be NULL. */
 char *plan_repro(const struct options *, const struct plan_item *, const char *impl);
 
-/* The whole `verify` command, with this implementation alone, for a row that only verify makes. Fewer shapes would have
- * other seeds, which are counted along the plan. */
+/* The whole `verify` command, with this implementation alone, for a row that only verify makes, with the key
+ * of its problem. */
 char *plan_repro_verify(const struct options *, const struct plan_item *, const char *impl);
 
 /* The random problems of `verify --random N --seed S` (plan_random.c). What can be asked of a problem is drawn

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
 
@@ -122,7 +123,6 @@ static const struct family_shape family_shapes[] = {
     {{1, 2, 1, 70, 33000, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 32900, -1, {.dropout = 0}},
 };
 
-/* Added last, so that the seeds of all others stay as they were. */
 static const struct family_shape later_shapes[] = {
     /* More pairs of work tiles than an H200 has pairs of multiprocessors, and the second tile of a head's last pair
      * has no rows: pairs of thread blocks of fused_sm90's forward, if they are asked for (--impl). */
@@ -255,8 +255,7 @@ static const struct hard_arrays array_shapes[] = {
     {{1, 2, 1, 200, 33000, FILL_NORMAL, ATTN_BHSD, false, true, 0}, 128, "", "strided:300", 64, -1, -1, 0},
 };
 
-/* What is asked beyond the tables above; crossed like them, with the head dims of `beyond` where it has some. Behind
- * all others in the plan, so that their seeds stay; new rows at the end. */
+/* What is asked beyond the tables above; crossed like them, with the head dims of `beyond` where it has some. */
 #define NO_WINDOW .window_left = -1, .window_right = -1
 static const struct {
     struct hard_shape shape;
@@ -321,10 +320,19 @@ void plan_name_whole(struct plan_item *item)
     plan_name_attributes(item);
 }
 
-/* Without its name; the number of the plan's problems makes its seed. */
+/* The seed of the problem with this key: whatever else is in the plan, a key and --seed name one set of inputs. */
+static uint64_t seed_of_key(const struct options *o, const char *key)
+{
+    uint64_t seed = number_mix(o->seed);
+    for (const char *at = key; *at; at++)
+        seed = number_mix(seed * 31 + (unsigned char)*at);
+    return seed & INT64_MAX; /* what --seed takes */
+}
+
+/* Without its name and its seed. */
 static struct plan_item item_of_shape(const struct options *o, const struct hard_shape *shape,
                                       const struct attn_problem *beyond, const struct attn_problem *kind,
-                                      enum attn_mode mode, bool causal, int64_t dims, const struct plan *plan)
+                                      enum attn_mode mode, bool causal, int64_t dims)
 {
     struct plan_item item = {.mode = mode,
                              .dist = shape->dist,
@@ -332,7 +340,6 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
                              .deterministic = o->deterministic,
                              .hadamard = o->hadamard && attn_dtype_is_8_bit(kind->dtype),
                              .repeats = o->repeats};
-    item.seed = (o->seed + (uint64_t)plan->count) & INT64_MAX; /* what --seed takes */
     struct attn_problem *p = &item.problem;
     *p = *beyond;
     p->batch = shape->batch;
@@ -354,19 +361,48 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
     return item;
 }
 
+/* What the arrays of a problem are made of; "" = fixed, none. */
+struct array_texts {
+    const char *lengths, *block_mask;
+    int64_t mask_block;
+};
+
+/* Makes the arrays, the key and the seed of the item, and adds it. The key is that of a problem with its arrays, whose
+ * lengths no seed decides; so it is known before the seed that draws pages, masks and sinks. */
+static void add_item(const struct options *o, struct plan_item *item, const struct array_texts *texts,
+                     struct plan *plan)
+{
+    struct reason why;
+    struct plan scratch = {.items = NULL};
+    struct plan_item named = *item;
+    const bool is_named =
+        plan_set_arrays(&scratch, &named, texts->lengths, 0, texts->block_mask, texts->mask_block, &why);
+    FABENCH_ASSERT(is_named, "%s", why.text);
+    plan_name_whole(&named);
+    memcpy(item->name, named.name, sizeof item->name);
+    item->seed = seed_of_key(o, item->name);
+    plan_free(&scratch);
+    const bool good = plan_set_arrays(plan, item, texts->lengths, 0, texts->block_mask, texts->mask_block, &why);
+    FABENCH_ASSERT(good, "%s", why.text);
+    plan_add(plan, item);
+}
+
+/* Names a problem without arrays of its own again, when it has got more that belongs to its key. */
+static void name_again(const struct options *o, struct plan_item *item)
+{
+    plan_name_whole(item);
+    item->seed = seed_of_key(o, item->name);
+}
+
 /* arrays: NULL = none. */
 static void add_shape(const struct options *o, const struct hard_shape *shape, const struct hard_arrays *arrays,
                       const struct attn_problem *beyond, const struct attn_problem *kind, enum attn_mode mode,
                       bool causal, int64_t head_dim, struct plan *plan)
 {
-    struct reason why;
-    struct plan_item item = item_of_shape(o, shape, beyond, kind, mode, causal, head_dim, plan);
-    const bool good =
-        arrays ? plan_set_arrays(plan, &item, arrays->lengths, 0, arrays->block_mask, arrays->mask_block, &why)
-               : plan_set_arrays(plan, &item, "", 0, "", 0, &why);
-    FABENCH_ASSERT(good, "%s", why.text);
-    plan_name_whole(&item);
-    plan_add(plan, &item);
+    struct plan_item item = item_of_shape(o, shape, beyond, kind, mode, causal, head_dim);
+    const struct array_texts texts = {arrays ? arrays->lengths : "", arrays ? arrays->block_mask : "",
+                                      arrays ? arrays->mask_block : 0};
+    add_item(o, &item, &texts, plan);
 }
 
 /* A shape with each mode, mask, head dim and kind of the options. */
@@ -423,7 +459,7 @@ static void add_strided_shapes(const struct options *o, enum attn_platform platf
         cross_shape(o, platform, &strided_shapes[s], NULL, &dense, kinds, kind_count, plan);
     for (int i = first; i < plan->count; i++) {
         plan->items[i].strides = PLAN_OWN_STRIDES;
-        plan_name_whole(&plan->items[i]);
+        name_again(o, &plan->items[i]);
     }
 }
 
@@ -436,7 +472,7 @@ static void add_mean_shapes(const struct options *o, enum attn_platform platform
         cross_shape(o, platform, &mean_shapes[s].shape, NULL, &dense, kinds, kind_count, plan);
         for (int i = first; i < plan->count; i++) {
             plan->items[i].logit_mean = mean_shapes[s].logit_mean;
-            plan_name_whole(&plan->items[i]);
+            name_again(o, &plan->items[i]);
         }
     }
 }
@@ -452,13 +488,9 @@ static void add_cache(const struct options *o, const struct hard_cache *cache, c
                       bool causal, int64_t dims, struct plan *plan)
 {
     struct attn_problem beyond = {.lengths = ATTN_CACHE, .window_left = cache->window_left, .window_right = -1};
-    struct reason why;
     problem_set_attributes(&cache->attributes, &beyond);
-    struct plan_item item = item_of_shape(o, &cache->shape, &beyond, kind, ATTN_FWD, causal, dims, plan);
-    const bool good = plan_set_arrays(plan, &item, cache->lengths, 0, "", 0, &why);
-    FABENCH_ASSERT(good, "%s", why.text);
-    plan_name_whole(&item);
-    plan_add(plan, &item);
+    struct plan_item item = item_of_shape(o, &cache->shape, &beyond, kind, ATTN_FWD, causal, dims);
+    add_item(o, &item, &(struct array_texts){cache->lengths, "", 0}, plan);
 }
 
 /* Rows of caches for one dtype and its scales. */
@@ -623,7 +655,7 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         add_family_shapes(o, platform, family_shapes, sizeof family_shapes / sizeof family_shapes[0], kinds, kind_count,
                           plan);
     }
-    for (int t = 0; t < 5; t++) { /* at the end, so that the seeds of the others stay */
+    for (int t = 0; t < 5; t++) {
         struct attn_problem kinds[PLAN_KINDS_MAX];
         const int kind_count = is_wanted_dtype(o, platform, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
         for (int k = 0; k < kind_count; k++)

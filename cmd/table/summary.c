@@ -430,7 +430,68 @@ static void print_records(const struct summary *s, const struct summary_files *f
     text_free(&line);
 }
 
-bool summary_verdict(const struct summary *s, int exit_code, struct text *line)
+/* "takes no paged cache" -> "paged cache", "computes in fp32 only" as it is; what is longer ends with "..". */
+static void short_reason(const char *reason, char *text, size_t size)
+{
+    static const char *const prefixes[] = {"takes no ", "computes no "};
+    for (int i = 0; i < 2; i++)
+        if (strncmp(reason, prefixes[i], strlen(prefixes[i])) == 0)
+            reason += strlen(prefixes[i]);
+    if (snprintf(text, size, "%s", reason) >= (int)size) {
+        char *end = text + size - 3;
+        while (end > text && end[-1] != ' ')
+            end--;
+        snprintf(end > text ? end - 1 : text, 3, "..");
+    }
+}
+
+/* Refused rows with one short reason. */
+struct reason_count {
+    char text[26];
+    int count;
+};
+
+static int by_count(const void *left, const void *right)
+{
+    const struct reason_count *a = left, *b = right;
+    return a->count != b->count ? (a->count < b->count) - (a->count > b->count) : strcmp(a->text, b->text);
+}
+
+/* ": 40 head dim, 22 cache, 3 others": why rows were refused, the most frequent reasons first, whoever gave them; as
+ * many as the line, of at most `width` columns, has room for. */
+static void add_reasons(const struct summary *s, int width, struct text *line)
+{
+    enum { OTHERS = 14 };
+    struct reason_count reasons[SUMMARY_REFUSALS_MAX];
+    int count = 0, left = s->unsupported;
+    for (int i = 0; i < s->refusal_count; i++) {
+        struct reason_count now = {.count = s->refusals[i].count};
+        int at = 0;
+        if (s->refusals[i].status != STATUS_UNSUPPORTED)
+            continue;
+        short_reason(s->refusals[i].reason, now.text, sizeof now.text);
+        while (at < count && strcmp(reasons[at].text, now.text) != 0)
+            at++;
+        if (at == count)
+            reasons[count++] = now;
+        else
+            reasons[at].count += now.count;
+    }
+    qsort(reasons, (size_t)count, sizeof reasons[0], by_count);
+    for (int i = 0; i < count; i++) {
+        char one[48];
+        const int length = snprintf(one, sizeof one, "%s%d %s", i ? ", " : ": ", reasons[i].count, reasons[i].text);
+        const bool is_last = reasons[i].count == left;
+        if ((int)line->length + length + (is_last ? 0 : OTHERS) > width)
+            break;
+        text_add(line, "%s", one);
+        left -= reasons[i].count;
+    }
+    if (left && left < s->unsupported)
+        text_add(line, ", %d other%s", left, left == 1 ? "" : "s");
+}
+
+bool summary_verdict(const struct summary *s, int exit_code, int width, struct text *line)
 {
     const int ran = s->pass + s->fail + s->off + s->null;
     if (s->fail)
@@ -439,7 +500,10 @@ bool summary_verdict(const struct summary *s, int exit_code, struct text *line)
         text_add(line, "INTERRUPTED: %d row%s whole", s->rows, s->rows == 1 ? " is" : "s are");
     else if (s->error + s->timeout)
         text_add(line, "ERROR: %d of %d rows did not finish", s->error + s->timeout, s->rows);
-    else if (ran == 0)
+    else if (ran == 0 && s->unsupported == s->rows && s->rows) {
+        text_add(line, "NOTHING RAN: %d row%s, all refused", s->rows, s->rows == 1 ? "" : "s");
+        add_reasons(s, width, line);
+    } else if (ran == 0)
         text_add(line, "NOTHING RAN: 0 of %d rows", s->rows);
     else if (exit_code == EXIT_REGRESSION)
         text_add(line, "SLOW BOARD: %d of %d rows passed", s->pass, s->rows);
@@ -452,12 +516,14 @@ bool summary_verdict(const struct summary *s, int exit_code, struct text *line)
     else
         text_add(line, "PASS: %d row%s", s->pass, s->pass == 1 ? "" : "s");
     if (strncmp(text_string(line), "PASS", 4) == 0) {
-        if (s->unsupported)
-            text_add(line, ", %d refused", s->unsupported);
         if (s->oom)
             text_add(line, ", %d out of memory", s->oom);
         if (s->skipped)
             text_add(line, ", %d skipped", s->skipped);
+        if (s->unsupported) {
+            text_add(line, ", %d refused", s->unsupported);
+            add_reasons(s, width, line);
+        }
     }
     return strncmp(text_string(line), "PASS", 4) == 0;
 }
@@ -501,8 +567,9 @@ static const char *paint_of(const char *verdict)
 /* The last line: the verdict, what is noisy, time and exit code; in two lines where the width is too small. */
 static void print_end(const struct summary *s, FILE *out, int width, bool color, double elapsed_s, int exit_code)
 {
+    enum { END_COLUMNS = 24 }; /* of time and exit code, and the gap before them */
     struct text line = {0}, noise = {0}, end = {0};
-    summary_verdict(s, exit_code, &line);
+    summary_verdict(s, exit_code, width - END_COLUMNS, &line);
     summary_noise(s, &noise);
     if (elapsed_s < 9.95)
         text_add(&end, "%.1f s, exit %d", elapsed_s, exit_code);

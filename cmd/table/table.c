@@ -629,7 +629,7 @@ void table_row(struct table *t, const struct record_row *row)
 static void say_end(const struct summary *s, int exit_code)
 {
     struct text verdict = {0}, noise = {0};
-    const bool is_pass = summary_verdict(s, exit_code, &verdict);
+    const bool is_pass = summary_verdict(s, exit_code, WIDTH_MAX, &verdict);
     summary_noise(s, &noise);
     if (!is_pass && exit_code != EXIT_OK)
         log_error("%s; exit %d", text_string(&verdict), exit_code);

@@ -235,4 +235,24 @@ run "${shape[@]}" --mode fwd --causal --input broken --dtype fp32,fp16
 expect_code 7
 expect_stderr 'v\.npy.*not finite in fp16'
 
+# A key and --seed name the inputs: the same files whatever else is run, and in a sweep with the seed of the row.
+next_part
+number=0
+key=fwd-causal-d-64-n-113x203-fp32-b-2-h-2x2-normal-bhsd
+for words in "" "--mode fwd --causal" "--d 64 --dtype fp32"; do
+    # shellcheck disable=SC2086 # words
+    run verify --device cpu --impl fused --repeats 0 --only $key --dump "dump$((++number))" --csv "$number.csv" --out none $words
+    expect_code 0
+done
+eval "words=($(csv_cell 1.csv 1 repro))"
+expect "the command of a sweep" test "${words[1]}" != verify
+run "${words[@]:1}" --warmup-ms 0 --min-time-ms 0 --samples 1 --max-noise 100% --l2 hot --out none --dump dump4
+expect_code 0
+for name in q k v; do
+    for i in 2 3 4; do
+        expect "the same $name in dump$i" cmp -s dump1/*/$name.npy dump$i/*/$name.npy
+    done
+done
+run verify --device cpu --impl fused --repeats 0 --only $key --seed 2 --dump dump5 --out none
+expect "another seed, another q" sh -c '! cmp -s dump1/*/q.npy dump5/*/q.npy'
 finish

@@ -94,7 +94,6 @@ static void verify_has_packed_sequences_and_block_masks(void **state)
             found[kind] |= (is_packed ? packed_kinds(item) : 0) | (item->problem.mask_block ? mask_kinds(item) : 0);
         else if (i > 0 && plan.items[i - 1].problem.mask_block)
             assert_int_equal(item->problem.q_len, 777);
-        assert_int_equal(item->seed, o.seed + (uint64_t)i);
     }
     for (int kind = 0; kind < 4; kind++)
         assert_int_equal(found[kind], HAS_ALL);
@@ -223,7 +222,47 @@ static void every_problem_has_a_key_of_its_own(void **state)
     }
 }
 
-/* --only: the whole key, or words that follow each other in it. A problem's seed is that of the whole plan. */
+/* A key and --seed name one problem with one set of inputs, whatever else was asked for. */
+static void a_key_names_the_data(void **state)
+{
+    static const char *const lines[] = {"fabench verify --preset quick", "fabench verify --mode fwd",
+                                        "fabench verify --dtype bf16,fp32", "fabench verify --causal=yes --d 128",
+                                        "fabench verify --invariance"};
+    struct options all_options = parse("fabench verify --dtype fp16,bf16,fp32"), other_options;
+    struct plan all, some;
+    (void)state;
+    assert_int_equal(plan_make_verify(&all_options, ATTN_CUDA, &all), EXIT_OK);
+    for (size_t n = 0; n < sizeof lines / sizeof lines[0]; n++) {
+        struct options o = parse(lines[n]);
+        int same = 0, found = 0;
+        assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &some), EXIT_OK);
+        for (int i = 0; i < some.count; i++)
+            for (int j = 0; j < all.count; j++)
+                if (strcmp(some.items[i].name, all.items[j].name) == 0) {
+                    found++;
+                    same += is_same_item(&some.items[i], &all.items[j]);
+                }
+        assert_int_equal(same, found);
+        assert_true(found > 20);
+        plan_free(&some);
+        options_free(&o);
+    }
+    /* Another key or another --seed has other inputs. */
+    other_options = parse("fabench verify --dtype fp16,bf16,fp32 --seed 2");
+    assert_int_equal(plan_make_verify(&other_options, ATTN_CUDA, &some), EXIT_OK);
+    for (int i = 0; i < all.count; i++) {
+        assert_string_equal(some.items[i].name, all.items[i].name);
+        assert_true(some.items[i].seed != all.items[i].seed && all.items[i].seed <= INT64_MAX);
+        for (int j = 0; j < i; j++)
+            assert_true(all.items[j].seed != all.items[i].seed);
+    }
+    plan_free(&some);
+    plan_free(&all);
+    options_free(&all_options);
+    options_free(&other_options);
+}
+
+/* --only: the whole key, or words that follow each other in it. */
 static void only_chooses_by_key(void **state)
 {
     (void)state;
@@ -270,6 +309,7 @@ int main(void)
         cmocka_unit_test(selftest_keeps_to_the_options),
         cmocka_unit_test(verify_makes_the_same_case_again),
         cmocka_unit_test(every_problem_has_a_key_of_its_own),
+        cmocka_unit_test(a_key_names_the_data),
         cmocka_unit_test(only_chooses_by_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "cmd/base/text.h"
 #include "cmd/table/summary.h"
 
 /* What summary_print says at the end of this run, which left these files. */
@@ -47,6 +48,74 @@ static void the_files_of_a_run(void **state)
     text = printed(&files, 4);
     assert_has(text, "records: out/run/ run.csv elsewhere.jsonl\n");
     assert_has(text, "next: fabench plot elsewhere.jsonl --plot term\n");
+}
+
+/* The last line of a run with one row that passed and these that were refused, `counts` of each reason. */
+static const char *verdict_on(const char *const *reasons, const int *counts, int width)
+{
+    static char verdict[200];
+    struct summary s;
+    struct record_row row;
+    struct text text = {0};
+    memset(&row, 0, sizeof row);
+    record_row_clear(&row);
+    summary_begin(&s, NULL);
+    row.status = STATUS_OK;
+    row.check = CHECKED_PASS;
+    summary_add(&s, &row);
+    row.status = STATUS_UNSUPPORTED;
+    for (int i = 0; reasons[i]; i++)
+        for (int n = 0; n < counts[i]; n++) {
+            snprintf(row.impl, sizeof row.impl, "%s", n % 2 ? "mine" : "yours"); /* whoever gave the reason */
+            snprintf(row.reason, sizeof row.reason, "%s", reasons[i]);
+            summary_add(&s, &row);
+        }
+    assert_true(summary_verdict(&s, 0, width, &text));
+    snprintf(verdict, sizeof verdict, "%s", text_string(&text));
+    text_free(&text);
+    summary_end(&s);
+    return verdict;
+}
+
+static void refusals_by_reason(void **state)
+{
+    (void)state;
+    static const char *const reasons[] = {"takes no paged cache", "computes no dBias", "computes in fp32 only",
+                                          "takes head dims that are multiples of 8 up to 256", NULL};
+    static const int counts[] = {2, 22, 5, 3};
+    assert_string_equal(verdict_on(reasons, counts, 110),
+                        "PASS: 1 row, 32 refused: 22 dBias, 5 computes in fp32 only, 3 takes head dims that.., "
+                        "2 paged cache");
+    assert_string_equal(verdict_on(reasons, counts, 80),
+                        "PASS: 1 row, 32 refused: 22 dBias, 5 computes in fp32 only, 5 others");
+    assert_string_equal(verdict_on(reasons, counts, 50), "PASS: 1 row, 32 refused: 22 dBias, 10 others");
+    assert_string_equal(verdict_on(reasons, counts, 30), "PASS: 1 row, 32 refused");
+    assert_string_equal(verdict_on(&reasons[3], &counts[3], 110), "PASS: 1 row, 3 refused: 3 takes head dims that..");
+}
+
+/* --invariance: a line for each implementation. */
+static void bits_in_other_batches(void **state)
+{
+    (void)state;
+    struct summary s;
+    struct record_row row;
+    static const char *const found[] = {"yes", "no o[1,0,5] alone", "", "no lse[0,0,0] twice", "yes"};
+    memset(&row, 0, sizeof row);
+    summary_begin(&s, NULL);
+    for (int i = 0; i < 10; i++) {
+        record_row_clear(&row);
+        row.status = STATUS_OK;
+        row.check = CHECKED_PASS;
+        row.only = strdup("fwd-full-d-64");
+        snprintf(row.impl, sizeof row.impl, "%s", i < 5 ? "mine" : "yours:invariant");
+        snprintf(row.batch_invariant, sizeof row.batch_invariant, "%s", i < 5 ? found[i] : "yes");
+        summary_add(&s, &row);
+        record_row_free(&row);
+    }
+    const char *text = printed_of(&s, NULL);
+    assert_has(text, "\nmine: other bits in other batches in 2 of 4 rows, first fwd-full-d-64: o[1,0,5] alone\n");
+    assert_has(text, "\nyours:invariant: the same bits in all batches, 5 of 5 rows\n");
+    summary_end(&s);
 }
 
 static void nothing_to_draw(void **state)
@@ -179,7 +248,9 @@ static void speed_and_error_by_inputs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(nothing_to_draw),
-                                       cmocka_unit_test(noise_is_said), cmocka_unit_test(speed_and_error_by_inputs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals_by_reason), cmocka_unit_test(bits_in_other_batches),
+        cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(nothing_to_draw),
+        cmocka_unit_test(noise_is_said),      cmocka_unit_test(speed_and_error_by_inputs)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

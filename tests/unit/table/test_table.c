@@ -409,6 +409,7 @@ static void verdicts_are_told_apart(void **state)
         {"ok", "pass", EXIT_DEVICE, "INCOMPLETE: 1 of 1 rows ran"},
         {"ok", "fail", EXIT_CHECK_FAILED, "FAILED: 1 of 1 rows"},
         {"oom", "off", EXIT_OK, "NOTHING RAN: 0 of 1 rows"},
+        {"unsupported", "off", EXIT_DEVICE, "NOTHING RAN: 1 row, all refused: 1 window "},
         {"timeout", "off", EXIT_DEVICE, "ERROR: 1 of 1 rows did not finish"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -416,6 +417,7 @@ static void verdicts_are_told_apart(void **state)
         a_row("mine", 1024);
         row.status = index_of(record_status_names, cases[i].status);
         row.check = index_of(record_check_names, cases[i].check);
+        snprintf(row.reason, sizeof row.reason, "%s", row.status == STATUS_UNSUPPORTED ? "takes no window" : "");
         table_row(t, &row);
         char *text = closed(t, cases[i].exit_code), last[64];
         assert_has(text, cases[i].verdict);
