@@ -549,10 +549,10 @@ static bool has_words(const char *name, const char *part)
 static bool is_printed(const struct options *o, const struct plan_item *item, const char *words)
 {
     const struct problem_key key = plan_item_key(item, o->l2);
-    char shape[160], mask[80], line[400];
+    char shape[160], mask[80], dist[80], line[400];
     snprintf(line, sizeof line, " %s %s %s %s %s ", problem_key_shape(&key, shape, sizeof shape),
-             problem_key_mask(&key, mask, sizeof mask), problem_dtype_name(key.dtype), problem_dist_name(key.dist),
-             problem_mode_name(key.mode));
+             problem_key_mask(&key, mask, sizeof mask), problem_dtype_name(key.dtype),
+             problem_key_dist(&key, dist, sizeof dist), problem_mode_name(key.mode));
     for (const char *at = words + strspn(words, " "); *at; at += strspn(at, " ")) {
         const int length = (int)strcspn(at, " ");
         char word[120];

@@ -415,6 +415,17 @@ char *problem_key_mask(const struct problem_key *key, char *buffer, size_t size)
     return buffer;
 }
 
+char *problem_key_dist(const struct problem_key *key, char *buffer, size_t size)
+{
+    char std[32] = "", mean[32] = "";
+    if (key->logit_std > 0)
+        snprintf(std, sizeof std, " std %g", key->logit_std);
+    if (isfinite(key->logit_mean))
+        snprintf(mean, sizeof mean, " mean %g", key->logit_mean);
+    snprintf(buffer, size, "%s%s%s", problem_dist_name(key->dist), std, mean);
+    return buffer;
+}
+
 char *problem_key_options(const struct problem_key *key)
 {
     struct text options = {0};

@@ -106,6 +106,8 @@ char *problem_key_lengths(const struct problem_key *, char *buffer, size_t size)
  * the mask with its window: "causal", "full w16,3". As the table of verify prints them. */
 char *problem_key_shape(const struct problem_key *, char *buffer, size_t size);
 char *problem_key_mask(const struct problem_key *, char *buffer, size_t size);
+/* "normal", "normal std 4 mean -500": the inputs, as that table prints them. */
+char *problem_key_dist(const struct problem_key *, char *buffer, size_t size);
 
 /* The options that select this problem, each with a space before it: " --mode fwd --causal=yes ...". The caller frees
  * it. */

@@ -421,11 +421,11 @@ struct column_list record_columns(void)
 
 #define TENSOR_TEXT(field, ...) FIELD(record_tensor, FIELD_TEXT, field, RECORD_JSONL, "", __VA_ARGS__)
 #define TENSOR_REAL(field, ...) FIELD(record_tensor, FIELD_REAL, field, RECORD_JSONL, "", __VA_ARGS__)
-#define EMPTY_OF_FINDING "no comparison: a guard, an input, other bits in another run, a file"
+#define EMPTY_OF_FINDING "no comparison: a guard, an input, other bits in another run or batch, a file"
 static const struct column tensor_columns[] = {
     TENSOR_TEXT(name, "o, lse, dq, dk, dv; or what else a launch changed: an input, wksp (the workspace)", EMPTY_NEVER),
     TENSOR_REAL(max_abs_err, "largest absolute error", EMPTY_OF_FINDING),
-    TENSOR_REAL(rel_rms_err, "rms(x - reference) / rms(reference)", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(rel_rms_err, "rms(x - reference) / rms(reference); of lse no rule uses it", EMPTY_OF_FINDING),
     TENSOR_REAL(rel_rms_bound, "its bound", "of lse, or " EMPTY_OF_FINDING),
     TENSOR_REAL(block_rms_err, "the same of the worst 64 rows; their bound is twice that",
                 "of lse, or " EMPTY_OF_FINDING),

@@ -228,7 +228,7 @@ static void print_dtype(struct table *t, const struct record_row *row, char *cel
 static void print_dist(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put(cell, "%s", problem_dist_name(row->key.dist));
+    problem_key_dist(&row->key, cell, CELL_SIZE);
 }
 
 static void print_mode(struct table *t, const struct record_row *row, char *cell)
