@@ -12,9 +12,10 @@ static void golden_vectors(void **state)
         const struct attn_problem *p = &g.problem;
         struct reference_outputs out = outputs_new(p);
         run_oracle(p, g.has_backward ? ATTN_BWD : ATTN_FWD, &g.in, &out, 2);
-        const bool packed = p->lengths == ATTN_PACKED;
+        const bool packed = attn_rows_are_packed(p);
         const int64_t batch = packed ? 1 : p->batch, d = p->head_dim, dv = attn_v_head_dim(p);
-        const int64_t q_len = packed ? p->total_q : p->q_len, kv_len = packed ? p->total_k : p->kv_len;
+        const int64_t q_len = packed ? p->total_q : p->q_len;
+        const int64_t kv_len = p->lengths == ATTN_PACKED ? p->total_k : p->kv_len;
         const struct {
             const char *name;
             float *got;
