@@ -8,7 +8,7 @@
  *     3. output     O = (P * M) V, |O| = (P * M) |V|, where M is 1 without dropout
  *     4. gradients  dP = M * (dO V^T), D = rowsum(dO * O), dS = P * (dP - D), times 1 - (S / c)^2 with a softcap,
  *                   dQ = scale dS K
- *                   and the products over absolute values, dSa = P * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(dS^2)))
+ *                   and the products over absolute values of dSa, see reference/reference.h
  * When LSE and D of all rows are known, each block of keys is independent too: for the rows that see it, it computes S,
  * P = exp(S - LSE), dP and dS again, and sums dV += (P * M)^T dO, dK += scale dS^T Q and their absolute values. That is
  * a fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
@@ -433,14 +433,16 @@ static void gradient_sizes(const struct head *h, const struct block *at, const s
 static void score_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
-    for (int64_t i = 0; i < at->rows; i++)
+    for (int64_t i = 0; i < at->rows; i++) {
+        const double lambda = reference_logit_error(h->p, h->lse[first_row + i]);
         for (int64_t j = at->lo; j <= at->hi; j++) {
             const double p = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row + i];
             const double steep = x->slope ? x->slope[i * n + j] : 1;
+            const double own = fmax(h->spread[first_row + i] * steep, h->size[first_row + i]);
             x->dp[i * n + j] = p * part * steep;
-            x->s[i * n + j] =
-                p * (fmax(h->spread[first_row + i] * steep, h->size[first_row + i]) + fabs(part) * (1 - steep));
+            x->s[i * n + j] = p * (own + fabs(part) * (1 - steep + lambda * steep));
         }
+    }
 }
 
 /* Adds dS of a block of rows, before the softcap's derivative, to dBias, and the squares of its error to |dBias|. */

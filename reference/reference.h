@@ -3,8 +3,8 @@
  * Both compute, from the same rounded inputs, every output in fp32 and beside it a product over absolute values that
  * bounds the effect of rounding:
  *   |O|  = P |V|                        |dV| = P^T |dO|
- *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)),
- *          g = 1 - (S / softcap)^2; 1 without a softcap
+ *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)) + lambda |dS|,
+ *          g = 1 - (S / softcap)^2; 1 without a softcap; lambda: reference_logit_error below
  *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
  *   |dBias| = sqrt(sum over what shares the element of (P sqrt(rowsum((dO * O)^2)))^2): the errors of D, independent
  *   |dSink| = sqrt(sum over rows of (exp(sink - LSE) sqrt(rowsum((dO * O)^2)))^2): each row's error of D, independent
@@ -16,15 +16,32 @@
  * values, |dO| |V|^T + rowsum(|dO| * |O|), bounds the same error, but it is too large by the square root of head_dim
  * and by the square root of the length: at 16K it would hide the errors that the rules are to find. With a softcap dS
  * is multiplied by g, of which the rounding of S / softcap leaves no relative precision where that is near 1: the
- * second term is its error. */
+ * second term is its error.
+ * The third is that of the logits: where they are large, each P, and each dS, has a relative error e that may have one
+ * sign in many rows. 2 eps lambda |dS| is what e exceeds eps / 2 by, at worst in every term; the other parts hold the
+ * rest, which is as large as that of rounding dS. */
 #ifndef FABENCH_REFERENCE_H
 #define FABENCH_REFERENCE_H
+
+#include <math.h>
 
 #include "kernels/attention.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* lambda of a row with this LSE, for 16-bit inputs; 0 for others and up to an error of eps / 2. Tensor cores cut off
+ * each partial sum of 8 columns below 2^-23 of it, and the scale and the LSE are rounded: e is (head_dim / 8 + 2) such
+ * units of the logit at most, and |LSE| stands for the logits that have weight. */
+ATTN_FUNCTION double reference_logit_error(const struct attn_problem *p, double lse)
+{
+    const double eps = p->dtype == ATTN_FP16 ? 0x1p-10 : 0x1p-7;
+    const double error = ((double)p->head_dim / 8 + 2) * 0x1p-23 * fabs(lse);
+    if ((p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16) || !(error > eps / 2 && error < INFINITY))
+        return 0;
+    return (error - eps / 2) / (2 * eps);
+}
 
 /* Contiguous fp32 [batch, heads, len, head_dim] (whatever the layout of the problem; [heads, total, head_dim] where the
  * lengths are packed), owned by the caller, on the

@@ -9,7 +9,7 @@
  *   2 forward   s = scale q k^T;  s = softmax(s), LSE;  O = s v
  *   3 backward  dV += s^T dO;  t = dO v^T;  D = rowsum(dO * O);  t = s * (t - D);  dQ = scale t k;  dK += scale t^T q
  *   4 absolute  the same with q, k, v, dO replaced by their absolute values and
- *               t = s * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(t^2))), where t is that of 3
+ *               t = s * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(t^2))) + lambda |t|, where t is that of 3
  * Sums longer than DEPTH_STEP are computed in pieces, because the error of an fp32 sum grows with its length; sums over
  * rows of the softmax and of D are in double.
  *
@@ -152,11 +152,11 @@ __global__ void delta_kernel(const float *dout, const float *o, int64_t rows, in
     }
 }
 
-/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: t = p * max(delta, sqrt(rowsum(t^2))), where the old
- * t is what this kernel has written before. */
+/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: t = p * max(delta, sqrt(rowsum(t^2))) + lambda |t|,
+ * where the old t is what this kernel has written before. lse: of the block's first row. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
-    gradient_kernel(const float *p, float *t, const float *delta, bool absolute, int64_t rows, int64_t pitch,
-                    int64_t first, struct key_mask mask)
+    gradient_kernel(const __grid_constant__ struct attn_problem problem, const float *p, float *t, const float *delta,
+                    const float *lse, bool absolute, int64_t rows, int64_t pitch, int64_t first, struct key_mask mask)
 {
     __shared__ double sums[REFERENCE_THREADS / 32];
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -166,9 +166,11 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
         for (int64_t j = from + threadIdx.x; absolute && j < to; j += REFERENCE_THREADS)
             squares += (double)t[r * pitch + j] * (double)t[r * pitch + j];
         const float d = absolute ? fmaxf(delta[r], (float)sqrt(block_sum(squares, sums))) : delta[r];
+        const float lambda = (float)reference_logit_error(&problem, (double)lse[r]);
         for (int64_t j = threadIdx.x; j < pitch; j += REFERENCE_THREADS) {
             const int64_t at = r * pitch + j;
-            t[at] = j >= from && j < to ? p[at] * (absolute ? d : t[at] - d) : 0;
+            const float own = absolute ? p[at] * d + lambda * fabsf(t[at]) : p[at] * (t[at] - d);
+            t[at] = j >= from && j < to ? own : 0;
         }
     }
 }
@@ -305,7 +307,8 @@ static enum attn_status block_gradient(const struct job *job, const struct block
     if (error != cudaSuccess)
         return status_cuda(error, "delta_kernel", why);
     gradient_kernel<<<grid_size(rows), REFERENCE_THREADS, 0, job->stream>>>(
-        job->s, job->t, job->delta, absolute, rows, job->blocking->pitch, first, key_mask_of(job->problem));
+        *job->problem, job->s, job->t, job->delta, job->out->lse + first, absolute, rows, job->blocking->pitch, first,
+        key_mask_of(job->problem));
     return status_cuda(cudaGetLastError(), "gradient_kernel", why);
 }
 

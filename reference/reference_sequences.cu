@@ -8,8 +8,8 @@
  *               O = kept v;  |O| = kept |v|
  *   3 backward  dV += kept^T dO;  |dV| += kept^T |dO|;  t = dO v^T;  D = rowsum(dO * O);
  *               t = s * (M * t - D) * slope;  dQ = scale t k;  dK += scale t^T q
- *   4 absolute  t = s * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) + |M * t - D| (1 - slope)), where
- *               dS is the t of 3;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
+ *   4 absolute  t = s * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) + |M * t - D| (1 - slope)) +
+ *               lambda |dS|, where dS is the t of 3;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
  * A sink is one more term of the softmax's sum; dSink sums over the blocks of its head.
  * M is dropout's factor and `slope` the softcap's derivative; without them both are 1. dK and dV sum over the blocks of
  * a sequence and the query heads of a group. kept is s without dropout; forward writes it over s, backward into t.
@@ -166,15 +166,16 @@ __global__ void sequence_root(float *x, int64_t count)
 }
 
 /* t = dS = p * (M * t - D) * slope. absolute: t = p * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) +
- * |M * t - D| (1 - slope)), whose old t is dS, with a softcap dP again. dout, o: of the block's first row. 0 where the
- * row does not see the key. */
+ * |M * t - D| (1 - slope)) + lambda |dS|, whose old t is dS, with a softcap dP again. dout, o, lse: of the block's
+ * first row. 0 where the row does not see the key. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     sequence_gradient(const __grid_constant__ struct score_block x, const float *p, float *t, const float *slope,
-                      const float *dout, const float *o, bool absolute)
+                      const float *dout, const float *o, const float *lse, bool absolute)
 {
     __shared__ double sums[REFERENCE_THREADS / 32];
     const int64_t d = attn_v_head_dim(&x.problem);
     for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
+        const float lambda = (float)reference_logit_error(&x.problem, (double)lse[r]);
         double sum = 0, squares = 0;
         for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
             const double product = (double)dout[r * d + c] * (double)o[r * d + c];
@@ -196,10 +197,11 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
             if (j >= from && j < to) {
                 const float steep = slope ? slope[at] : 1.0f;
                 const float part = absolute && !slope ? 0.0f : t[at] * dropout_factor(x, x.first + r, j) - delta;
-                const float own = fmaxf(spread * steep, (float)size);
+                const float ds = absolute && !slope ? t[at] : p[at] * part * steep;
+                const float own = p[at] * (fmaxf(spread * steep, (float)size) + fabsf(part) * (1.0f - steep));
                 if (x.dbias && !absolute)
                     add_bias(x, x.first + r, j, p[at] * part, p[at] * spread);
-                out = p[at] * (absolute ? own + fabsf(part) * (1.0f - steep) : part * steep);
+                out = absolute ? own + lambda * fabsf(ds) : p[at] * (part * steep);
             }
             t[at] = out;
         }
@@ -394,7 +396,7 @@ static enum attn_status block_gradient(const struct job *job, const struct block
 {
     sequence_gradient<<<grid_size(at->rows), REFERENCE_THREADS, 0, job->stream>>>(
         at->scores, job->s, job->t, job->slope, job->in.dout[0], job->out->o + at->row * attn_v_head_dim(job->problem),
-        absolute);
+        job->out->lse + at->row, absolute);
     return status_cuda(cudaGetLastError(), "sequence_gradient", why);
 }
 

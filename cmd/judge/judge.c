@@ -118,23 +118,28 @@ void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enu
 }
 
 void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype, bool doubled,
-                           int64_t head_dim, double largest_lse)
+                           int64_t head_dim, double largest_lse, double largest_slope)
 {
     /* The error of a logit is the absolute one of LSE and the relative one of P. fp32: two standard deviations, as
      * above. 16 bits: tensor cores add the products of 8 columns or more at a time and cut off what is below the unit
-     * of the partial sum, 2^-23 of the logit at most. All these errors have one sign, and half a unit is their mean. */
+     * of the partial sum, 2^-23 of the logit at most. All these errors have one sign, and half a unit is their mean.
+     * LSE itself is rounded with the scale and with ln 2. */
     const bool is_cut = dtype != ATTN_FP32;
-    const double error = 0x1p-23 * largest_lse * (is_cut ? (double)head_dim / 8 : 2 * sqrt((double)head_dim / 12));
+    const double cuts = (double)head_dim / 8 + (tensor == TENSOR_LSE ? 2 : 0);
+    const double unit = 0x1p-23 * fmax(largest_lse, largest_slope);
+    const double error = unit * (is_cut ? cuts : 2 * sqrt((double)head_dim / 12));
     if (tensor == TENSOR_LSE) { /* the same for naive, which in fp32 has no lower precision, and wider bounds else */
         b->atol_absolute = fmax(b->atol_absolute, error);
         return;
     }
     /* One element: six standard deviations, or the most. It is a sum of P, or dS, times rows, so that its error is
-     * bounded by the same product over absolute values. dQ and dK have it as a floor of their norm, too: where logits
-     * have a part in common, a column of K is large and dQ a difference there, in which the errors do not cancel. The
-     * product has the usual size of dP - D, not that of each key: where one term is far larger, it is the element, and
-     * its error a part of the element. */
-    const bool has_cancellation = is_of_ds(tensor);
+     * bounded by the same product over absolute values. What is made from dS has it as a floor of its norm, too: where
+     * logits have a part in common, a column of K is large and dQ a difference there, in which the errors do not
+     * cancel. The product of dQ and dK holds each term's error by its row's LSE, in 16 bits. Other products have the
+     * usual size of dP - D, not that of each key: where one term is far larger, it is the element, and its error a part
+     * of the element. */
+    const bool is_in_product = is_cut && (tensor == TENSOR_DQ || tensor == TENSOR_DK) && largest_slope <= largest_lse;
+    const bool has_cancellation = is_of_ds(tensor) && !is_in_product;
     const double element = (doubled ? 2 : 1) * (is_cut ? error : 3 * error);
     if (has_cancellation && !is_cut) { /* judge_floor_of_sums has set atol_element */
         b->rtol += element;
@@ -142,14 +147,16 @@ void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, e
         b->rtol += element;
         b->atol_element += element;
         b->ulp_abs += element;
-    } else if (!has_cancellation && error > b->rms) {
+    } else if (!is_of_ds(tensor) && error > b->rms) {
         b->atol_element = fmax(b->atol_element, element);
     }
     const double relative = (doubled ? 2 : 1) * (is_cut ? error / 2 : error);
     if (has_cancellation)
         b->norm_abs = fmax(b->norm_abs, relative / fmax(b->rms, relative));
-    b->rms = fmax(b->rms, relative);
-    b->block_rms = fmax(b->block_rms, 2 * relative);
+    if (!is_in_product) {
+        b->rms = fmax(b->rms, relative);
+        b->block_rms = fmax(b->block_rms, 2 * relative);
+    }
     b->gain = fmax(b->gain, relative);
     if (b->ulp > 0)
         b->ulp += error;

@@ -52,9 +52,11 @@ void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_d
 void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled, double atol);
 
 /* What a tensor may be off because the logits are sums in fp32 (docs/judging.md), rounded ones for fp32 inputs, on
- * tensor cores for narrower ones: the least bounds of rules 3, 4 and 6, and a part of the term of rule 5. */
+ * tensor cores for narrower ones: the least bounds of rules 3, 4 and 6, and a part of the term of rule 5. Of dQ and dK
+ * in 16 bits the product of reference/reference.h holds most of it. largest_slope: what stands for the logits in the
+ * softcap's derivative, of which that product knows nothing; 0 = none. */
 void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn_dtype, bool doubled, int64_t head_dim,
-                           double largest_lse);
+                           double largest_lse, double largest_slope);
 
 /* What the gain of a tensor may be off in 16 bits because P is rounded where all P of a row are equal
  * (docs/judging.md): the least bound of rule 4. largest_logit: no |logit| of the problem is above it; INFINITY where

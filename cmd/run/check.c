@@ -167,13 +167,13 @@ static int64_t independent_rows_of(const struct check_view *view, enum problem_t
     return sharing > 0 && sharing < (double)rows ? (int64_t)fmax(1, sharing) : rows;
 }
 
-/* What stands for the logits in the floors: the largest |LSE|. The softcap's derivative, about e^(-2 |x|) of
- * x = logit / cap, has twice the error of x, which may be far larger than that of S. */
-static double logits_of(const struct plan_item *item, const struct check_view *view, enum problem_tensor tensor)
+/* What stands for the logits in the floors, beside the largest |LSE|: the softcap's derivative, about e^(-2 |x|) of
+ * x = logit / cap, has twice the error of x, which may be far larger than that of S. 0 = nothing. */
+static double slope_logits(const struct plan_item *item, enum problem_tensor tensor)
 {
     const double cap = (double)item->problem.softcap;
     const bool has_slope = cap > 0 && (tensor == TENSOR_DQ || tensor == TENSOR_DK);
-    return has_slope ? fmax(view->largest_lse, 2 * limits_logit_std(item) / cap) : view->largest_lse;
+    return has_slope ? 2 * limits_logit_std(item) / cap : 0;
 }
 
 /* Do one or a few keys of most rows have nearly all of P: are the logits far apart, and no softcap puts them together?
@@ -206,11 +206,11 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         .bounds = judge_bounds_for(tensor, attn_output_dtype(p), request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
-    const double logits = logits_of(request->item, view, tensor);
+    const double lse = view->largest_lse, slope = slope_logits(request->item, tensor);
     if (isnan(request->atol))
-        judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, logits);
+        judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, fmax(lse, slope));
     if (isnan(request->atol) && isnan(request->rtol))
-        judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, logits);
+        judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, lse, slope);
     const struct denormal_errors lost = denormals_of(view, tensor);
     judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms,
                              isnan(request->atol) ? lost.one : 0);

@@ -418,16 +418,16 @@ static void large_logits_in_fp32(void **state)
     (void)state;
     const struct judge_bounds before = judge_bounds_for(TENSOR_DV, ATTN_FP32, ATTN_BWD, false, NAN, NAN, 0.1);
     struct judge_bounds b = before;
-    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP32, false, 128, 40);
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP32, false, 128, 40, 0);
     assert_memory_equal(&b, &before, sizeof b);
-    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP32, false, 192, 2000); /* sqrt(192 / 12) = 4 */
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP32, false, 192, 2000, 0); /* sqrt(192 / 12) = 4 */
     assert_true(b.rms == 2 * 0x1p-23 * 4 * 2000 && b.block_rms == 2 * b.rms && b.gain == b.rms);
     assert_true(b.rtol == before.rtol && b.atol_rms == before.atol_rms && b.norm_abs == before.norm_abs);
     struct judge_bounds lse = judge_bounds_for(TENSOR_LSE, ATTN_FP32, ATTN_FWD, true, NAN, NAN, 100);
-    judge_floor_of_logits(&lse, TENSOR_LSE, ATTN_FP32, true, 192, 2000);
+    judge_floor_of_logits(&lse, TENSOR_LSE, ATTN_FP32, true, 192, 2000, 0);
     assert_true(lse.atol_absolute == 2 * 0x1p-23 * 4 * 2000 && lse.rms == 0 && lse.gain == 0);
     struct judge_bounds doubled = before;
-    judge_floor_of_logits(&doubled, TENSOR_DV, ATTN_FP32, true, 192, 2000);
+    judge_floor_of_logits(&doubled, TENSOR_DV, ATTN_FP32, true, 192, 2000, 0);
     assert_true(doubled.rms == 2 * b.rms);
 }
 

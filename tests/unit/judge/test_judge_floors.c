@@ -17,11 +17,11 @@ static void small_logits_move_nothing(void **state)
     for (enum attn_dtype dtype = ATTN_FP16; dtype <= ATTN_BF16; dtype++) {
         const struct judge_bounds before = bounds_of(TENSOR_DV, dtype, false);
         struct judge_bounds b = before, lse = bounds_of(TENSOR_LSE, dtype, false);
-        judge_floor_of_logits(&b, TENSOR_DV, dtype, false, 128, 10);
+        judge_floor_of_logits(&b, TENSOR_DV, dtype, false, 128, 10, 0);
         assert_true(b.ulp > before.ulp && b.ulp < 1.02 * before.ulp);
         b.ulp = before.ulp;
         assert_memory_equal(&b, &before, sizeof b);
-        judge_floor_of_logits(&lse, TENSOR_LSE, dtype, false, 256, 260);
+        judge_floor_of_logits(&lse, TENSOR_LSE, dtype, false, 256, 240, 0);
         assert_true(lse.atol_absolute == 1e-3);
     }
 }
@@ -33,47 +33,56 @@ static void large_logits_in_16_bits(void **state)
     const double error = 24 * 0x1p-23 * 2000;
     const struct judge_bounds before = bounds_of(TENSOR_DV, ATTN_FP16, false);
     struct judge_bounds b = before;
-    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP16, false, 192, 2000);
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP16, false, 192, 2000, 0);
     assert_true(b.rms == error / 2 && b.block_rms == error && b.gain == error / 2 && b.ulp == before.ulp + error);
     assert_true(b.gain < 5e-3); /* a fault of 1 % is found */
     assert_true(b.rtol == before.rtol && b.atol_rms == before.atol_rms && b.norm_abs == before.norm_abs);
     struct judge_bounds bf16 = bounds_of(TENSOR_DV, ATTN_BF16, false);
-    judge_floor_of_logits(&bf16, TENSOR_DV, ATTN_BF16, false, 192, 2000);
+    judge_floor_of_logits(&bf16, TENSOR_DV, ATTN_BF16, false, 192, 2000, 0);
     assert_true(bf16.rms == 8e-3 && bf16.gain == error / 2); /* the larger one */
     struct judge_bounds naive = bounds_of(TENSOR_DV, ATTN_FP16, true);
-    judge_floor_of_logits(&naive, TENSOR_DV, ATTN_FP16, true, 192, 2000);
+    judge_floor_of_logits(&naive, TENSOR_DV, ATTN_FP16, true, 192, 2000, 0);
     assert_true(naive.rms == error);
     struct judge_bounds lse = bounds_of(TENSOR_LSE, ATTN_BF16, false);
-    judge_floor_of_logits(&lse, TENSOR_LSE, ATTN_BF16, false, 192, 2000);
-    assert_true(lse.atol_absolute == error && lse.rtol == 0 && lse.rms == 0 && lse.ulp == 0);
+    judge_floor_of_logits(&lse, TENSOR_LSE, ATTN_BF16, false, 192, 2000, 0);
+    assert_true(lse.atol_absolute == 26 * 0x1p-23 * 2000); /* rounded twice more */
+    assert_true(lse.rtol == 0 && lse.rms == 0 && lse.ulp == 0);
 }
 
 /* A term that is most of an element has the relative error of its P, which the product over absolute values does not
- * hold: dQ, dK and dBias, by the six deviations of fp32 or by all that is cut off. dV, whose product holds it, does
- * not move. */
+ * hold: dQ, dK and dBias in fp32, by six deviations, dBias in 16 bits, by all that is cut off. dV and, in 16 bits, dQ
+ * and dK, whose product holds it, do not move. */
 static void large_logits_in_one_term(void **state)
 {
     (void)state;
     const struct judge_bounds fp32 = bounds_of(TENSOR_DK, ATTN_FP32, false);
     struct judge_bounds dk = fp32, dq = bounds_of(TENSOR_DQ, ATTN_FP32, true);
-    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 20000); /* sqrt(192 / 12) = 4 */
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 20000, 0); /* sqrt(192 / 12) = 4 */
     assert_true(dk.rtol == fp32.rtol + 6 * 0x1p-23 * 4 * 20000);
-    judge_floor_of_logits(&dq, TENSOR_DQ, ATTN_FP32, true, 192, 20000);
+    judge_floor_of_logits(&dq, TENSOR_DQ, ATTN_FP32, true, 192, 20000, 0);
     assert_true(dq.rtol == 2 * fp32.rtol + 2 * 6 * 0x1p-23 * 4 * 20000);
     struct judge_bounds dbias = bounds_of(TENSOR_DBIAS, ATTN_FP32, false);
-    judge_floor_of_logits(&dbias, TENSOR_DBIAS, ATTN_FP32, false, 192, 20000);
+    judge_floor_of_logits(&dbias, TENSOR_DBIAS, ATTN_FP32, false, 192, 20000, 0);
     assert_true(dbias.rtol == fp32.rtol + 6 * 0x1p-23 * 4 * 20000);
     dk = fp32;
-    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 8); /* ordinary logits */
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_FP32, false, 192, 8, 0); /* ordinary logits */
     assert_true(dk.rtol < 1.25 * fp32.rtol);
     const struct judge_bounds bf16 = bounds_of(TENSOR_DK, ATTN_BF16, false);
     dk = bf16;
-    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 8);
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 8, 0);
     assert_true(dk.rtol == bf16.rtol);
-    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 20000);
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 20000, 300); /* the product holds it */
+    assert_true(dk.rtol == bf16.rtol && dk.atol_element == bf16.atol_element && dk.ulp_abs == bf16.ulp_abs);
+    assert_true(dk.rms == bf16.rms && dk.block_rms == bf16.block_rms && dk.norm_abs == bf16.norm_abs);
+    assert_true(dk.gain == 24 * 0x1p-23 * 10000);
+    dk = bf16;
+    judge_floor_of_logits(&dk, TENSOR_DK, ATTN_BF16, false, 192, 300, 20000); /* but not that of the softcap */
     assert_true(dk.rtol == bf16.rtol + 24 * 0x1p-23 * 20000);
+    dbias = bounds_of(TENSOR_DBIAS, ATTN_BF16, false);
+    judge_floor_of_logits(&dbias, TENSOR_DBIAS, ATTN_BF16, false, 192, 20000, 0);
+    assert_true(dbias.rtol == bf16.rtol + 24 * 0x1p-23 * 20000);
     struct judge_bounds dv = bounds_of(TENSOR_DV, ATTN_FP32, false);
-    judge_floor_of_logits(&dv, TENSOR_DV, ATTN_FP32, false, 192, 20000);
+    judge_floor_of_logits(&dv, TENSOR_DV, ATTN_FP32, false, 192, 20000, 0);
     assert_true(dv.rtol == fp32.rtol);
 }
 
