@@ -31,17 +31,16 @@ static inline void add(const struct model *m, float *to, float factor, const flo
         to[c] += factor * x[c];
 }
 
-/* The verdict on the tensor with the largest error / bound, after `compute` has written all outputs of the problem.
+/* The verdicts on all outputs of the problem, after `compute` has written them, and how many.
  * is_naive_exact: naive's errors are taken as 0, so that rule 5 of the judge allows no more than its unit. */
-static inline struct record_tensor judge_model(const struct plan_item *item, int fault, void (*compute)(struct model *),
-                                               bool is_naive_exact)
+static inline int judge_outputs(const struct plan_item *item, int fault, void (*compute)(struct model *),
+                                bool is_naive_exact, struct record_tensor *tensors)
 {
     struct backend be;
     struct attn_message why = {""};
     struct tensor_set inputs, outputs;
     struct check_reference reference;
-    struct record_tensor tensors[RECORD_TENSORS_MAX];
-    int count = 0, worst = 0;
+    int count = 0;
     assert_int_equal(backend_open(&be, DEVICE_CPU, 0, &why), ATTN_OK);
     assert_int_equal(inputs_make(&be, item, NULL, &inputs, &why), ATTN_OK);
     assert_int_equal(check_reference_make(&be, item, CHECK_FULL, &inputs, &reference, &why), ATTN_OK);
@@ -54,13 +53,23 @@ static inline struct record_tensor judge_model(const struct plan_item *item, int
         .item = item, .reference = &reference, .outputs = &outputs, .atol = NAN, .rtol = NAN};
     assert_int_equal(check_outputs(&be, &request, tensors, &count, &why), ATTN_OK);
     assert_true(count > 0);
-    for (int i = 1; i < count; i++)
-        if (tensors[i].used > tensors[worst].used)
-            worst = i;
     tensor_set_free(&be, &outputs);
     tensor_set_free(&be, &inputs);
     check_reference_free(&be, &reference);
     be.ops->close(&be);
+    return count;
+}
+
+/* The verdict on the tensor with the largest error / bound. */
+static inline struct record_tensor judge_model(const struct plan_item *item, int fault, void (*compute)(struct model *),
+                                               bool is_naive_exact)
+{
+    struct record_tensor tensors[RECORD_TENSORS_MAX];
+    const int count = judge_outputs(item, fault, compute, is_naive_exact, tensors);
+    int worst = 0;
+    for (int i = 1; i < count; i++)
+        if (tensors[i].used > tensors[worst].used)
+            worst = i;
     return tensors[worst];
 }
 
