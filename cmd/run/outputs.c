@@ -198,6 +198,8 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
             table_quiet(s->table);
         if (o->verbose)
             table_verbose(s->table);
+        if (o->command == COMMAND_VERIFY)
+            table_group_refusals(s->table);
         if (o->random_count)
             table_failures_alone(s->table);
         if (o->invariance)

@@ -235,12 +235,12 @@ static void check_all_ran(struct supervisor *s)
     for (int i = 0; i < s->slot_count; i++) {
         any_ran = any_ran || s->slots[i].has_run;
         if (s->slots[i].named && !s->slots[i].has_run) {
-            log_error("--impl %s: ran nowhere; the rows say why", s->slots[i].name);
+            log_error("--impl %s: ran nowhere; its refusals say why", s->slots[i].name);
             worsen(s, EXIT_DEVICE);
         }
     }
     if (!any_ran && s->exit_code == EXIT_OK) {
-        log_error("nothing ran; the rows say why");
+        log_error("nothing ran; the refusals say why");
         worsen(s, EXIT_DEVICE);
     }
 }

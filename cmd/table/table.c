@@ -36,7 +36,7 @@ struct spec {
 struct table {
     FILE *out;
     int width, gap;
-    bool color, is_verify, is_verbose, is_quiet, has_failures_alone, has_boards, has_invariance;
+    bool color, is_verify, is_verbose, is_quiet, has_failures_alone, has_boards, has_invariance, groups_refusals;
     char *peer, *convention, *next;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
@@ -321,6 +321,12 @@ void table_boards(struct table *t)
 }
 
 void table_invariance(struct table *t) { t->has_invariance = true; }
+
+void table_group_refusals(struct table *t)
+{
+    t->groups_refusals = true;
+    t->summary.lists_refusals = true;
+}
 
 void table_failures_alone(struct table *t)
 {
@@ -615,9 +621,10 @@ static void say_broken(const struct record_row *row, bool is_shown)
 void table_row(struct table *t, const struct record_row *row)
 {
     const bool is_shown = !record_row_failed(row) || t->summary.failures < t->summary.max_failures;
+    const bool is_counted = t->has_failures_alone || (t->groups_refusals && row->status == STATUS_UNSUPPORTED);
     if (t->is_quiet)
         say_broken(row, is_shown);
-    else if ((is_shown || !t->is_verify) && (record_row_failed(row) || !t->has_failures_alone || t->is_verbose))
+    else if ((is_shown || !t->is_verify) && (record_row_failed(row) || !is_counted || t->is_verbose))
         print_row(t, row);
     if (is_shown && row->check == CHECKED_FAIL)
         details_failure(t->out, t->width, row);

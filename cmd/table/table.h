@@ -28,6 +28,8 @@ void table_noise(struct table *, double asked_pct);
 void table_has_naive(struct table *, bool);
 /* --verbose: below each row the number of samples and why sampling ended. */
 void table_verbose(struct table *);
+/* Refused rows are not printed, with --verbose they are; the summary has their reasons, each with its number. */
+void table_group_refusals(struct table *);
 /* Rows that pass or did not run are not printed, with --verbose they are; the summary has the reasons of the latter. */
 void table_failures_alone(struct table *);
 /* Rows have a column that says whether bits are the same in other batches. */

@@ -277,6 +277,31 @@ static void status_stands_for_numbers(void **state)
     assert_has(text, "5 min 00 s, exit 6");
 }
 
+/* verify: a line for each reason in the place of the rows that were refused. */
+static void refusals_are_counted(void **state)
+{
+    (void)state;
+    for (int is_verbose = 0; is_verbose < 2; is_verbose++) {
+        struct table *t = begin(110, false, NULL, true);
+        table_group_refusals(t);
+        if (is_verbose)
+            table_verbose(t);
+        for (int i = 0; i < 5; i++) {
+            a_row("mine", 1024);
+            row.status = i == 0 ? STATUS_OK : i == 4 ? STATUS_OOM : STATUS_UNSUPPORTED;
+            row.check = i == 0 ? CHECKED_PASS : CHECKED_OFF;
+            snprintf(row.reason, sizeof row.reason, "%s", i == 0 ? "" : i < 3 ? "takes no window" : "needs more");
+            row.tflops = row.time_ms = NAN;
+            table_row(t, &row);
+        }
+        char *text = closed(t, EXIT_OK);
+        assert_int_equal(count(text, "unsupported: takes no window"), is_verbose ? 3 : 1);
+        assert_has(text, "\n  2 x mine unsupported: takes no window\n");
+        assert_has(text, " oom: needs more\n");
+        assert_has(text, "\nPASS: 1 row, 1 out of memory, 3 refused: 2 window, 1 needs more ");
+    }
+}
+
 static void empty_columns_are_left_out(void **state)
 {
     (void)state;
@@ -658,6 +683,7 @@ int main(void)
         cmocka_unit_test(passes_stand_below_their_row),
         cmocka_unit_test(failure_says_where),
         cmocka_unit_test(status_stands_for_numbers),
+        cmocka_unit_test(refusals_are_counted),
         cmocka_unit_test(empty_columns_are_left_out),
         cmocka_unit_test(headings_follow_the_problem),
         cmocka_unit_test(verify_shows_shapes),
