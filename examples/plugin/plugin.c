@@ -110,8 +110,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
-    /* Refuses everything beyond dense attention but windows, which attn_visible knows. */
-    const enum attn_status status = attn_check_attributes(request, ATTN_WITH_WINDOW, why);
+    /* Refuses everything beyond dense attention but windows, which attn_visible knows, and forward the invariant mode:
+     * a row is computed from its own sequence alone, in the same order in every batch. */
+    const unsigned of_forward = request->mode == ATTN_FWD ? ATTN_WITH_INVARIANT : 0;
+    const enum attn_status status = attn_check_attributes(request, ATTN_WITH_WINDOW | of_forward, why);
     if (status != ATTN_OK || request->problem->dtype == ATTN_FP32)
         return status;
     snprintf(why->text, sizeof why->text, "takes fp32");
@@ -133,6 +135,7 @@ const struct attn_impl *fabench_impls(int abi)
          .platform = ATTN_CPU,
          .repeatable = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
          .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
+         .invariant = {ATTN_O | ATTN_LSE, 0},
          .accepts = accepts,
          .workspace_bytes = workspace_bytes,
          .launch = launch},

@@ -29,4 +29,8 @@ expect "fwd and bwd, full and causal, both implementations" test "$(wc -l <out)"
 expect "all of them pass" test "$(for i in 1 2 3 4 5 6 7 8; do csv_cell out $i check; done | sort -u)" = pass
 run list --device cpu --impl-lib plugin_build/plugin_cpu.so
 expect_stdout 'plugin_cpu'
+run verify --device cpu --invariance --impl-lib plugin_build/plugin_cpu.so --impl plugin_cpu --preset quick --d 64 \
+    --repeats 0 --out none
+expect_code 0
+expect_stdout '^plugin_cpu:invariant: the same bits in all batches, ([0-9]+) of \1 rows$'
 finish
