@@ -7,10 +7,7 @@
 enum attn_status attn_dispatch_accepts(const struct attn_dispatch *dispatch, size_t variants,
                                        const struct attn_request *request, struct attn_message *why)
 {
-    struct attn_range range = dispatch->range;
-    if (request->mode == ATTN_FWD)
-        range.attributes |= dispatch->forward;
-    enum attn_status status = attn_check_request(request, &range, why);
+    enum attn_status status = attn_check_request(request, &dispatch->range, why);
 
     if (variants >= ATTN_MAX_VARIANTS)
         return attn_fail(why, ATTN_UNSUPPORTED, "has %zu variants and a list of %d: raise ATTN_MAX_VARIANTS", variants,

@@ -70,7 +70,6 @@ struct attn_dispatch {
     enum attn_status (*check_device)(const struct attn_request *, struct attn_message *why);
     const struct attn_direction *directions[2]; /* by enum attn_mode */
     struct attn_range range;
-    unsigned forward; /* attn_attribute bits that the forward alone computes besides */
 };
 
 enum { ATTN_MAX_VARIANTS = 32 }; /* of an implementation, both directions together, and the end of the list */

@@ -91,6 +91,15 @@ __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t share
                  : "memory");
 }
 
+__device__ __forceinline__ void tma_store_once(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
+                                               int end, int wrap)
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group.L2::cache_hint "
+                 "[%0, {%2, %3, %4, %5, %6}], [%1], %7;" ::"l"(map),
+                 "r"(shared), "r"(column), "r"(row), "r"(head), "r"(end), "r"(wrap), "l"(L2_EVICT_FIRST)
+                 : "memory");
+}
+
 /* Closes the group of this thread's stores since the last one. */
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 

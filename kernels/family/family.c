@@ -19,9 +19,9 @@ struct family_lengths family_lengths_of(const struct attn_problem *p, const stru
                                    (int32_t)p->batch};
 }
 
-int64_t family_row_blocks(const struct attn_problem *p)
+int64_t family_row_blocks(const struct attn_problem *p, int rows)
 {
-    return p->lengths == ATTN_PACKED ? p->total_q / FAMILY_ROW_BLOCK + p->batch : 0;
+    return p->lengths == ATTN_PACKED ? p->total_q / rows + p->batch : 0;
 }
 
 static int32_t side_of(const struct attn_problem *p, int64_t window)

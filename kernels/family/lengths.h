@@ -11,7 +11,7 @@ extern "C" {
 
 enum {
     FAMILY_MAX_LEN = 1 << 29, /* so that row + window and the like stay within an int */
-    FAMILY_ROW_BLOCK = 64     /* packed: rows of the tables of row blocks (family_row_blocks) */
+    FAMILY_ROW_BLOCK = 64     /* packed: rows of a row block (family_row_blocks) of sm_80's backward */
 };
 
 struct family_lengths {
@@ -22,9 +22,9 @@ struct family_lengths {
 
 struct family_lengths family_lengths_of(const struct attn_problem *, const struct attn_tensors *);
 
-/* Blocks of FAMILY_ROW_BLOCK rows of all packed sequences, each of which begins with a new one: sequence b begins with
- * block cu_seqlens_q[b] / FAMILY_ROW_BLOCK + b. 0 of sequences of fixed lengths. */
-int64_t family_row_blocks(const struct attn_problem *);
+/* Blocks of `rows` rows of all packed sequences, each of which begins with a new one: sequence b begins with block
+ * cu_seqlens_q[b] / rows + b. 0 of sequences of fixed lengths. */
+int64_t family_row_blocks(const struct attn_problem *, int rows);
 
 #ifdef __cplusplus
 }

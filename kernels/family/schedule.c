@@ -55,7 +55,7 @@ static struct parts parts_of(const struct attn_problem *p, const struct family_t
     const struct family_tile_lists layout = layout_of_lists(p, tiling);
     const int64_t bytes[] = {
         is_packed || tiling->has_lists ? tiles * (int64_t)sizeof(struct family_work) + (int64_t)sizeof(int32_t) : 0,
-        is_packed && tiling->is_keys ? family_row_blocks(p) * (int64_t)sizeof(int32_t) : 0,
+        is_packed && tiling->is_keys ? family_row_blocks(p, tiling->row_block) * (int64_t)sizeof(int32_t) : 0,
         lists * (int64_t)sizeof(int32_t),
         lists * layout.sections * layout.chunks * FAMILY_LIST_CHUNK * (int64_t)sizeof(uint16_t),
     };
@@ -165,6 +165,7 @@ enum attn_status family_launch_schedule(const struct attn_request *request, cons
         .longest_own = (int32_t)longest_own,
         .longest_other = (int32_t)(tiling->is_keys ? p->q_len : p->kv_len),
         .own_is_keys = tiling->is_keys,
+        .row_block = tiling->row_block,
         .list_count = (int32_t)all_lists(p, tiling),
         .tiles_are_in_blocks = p->mask_block % tiling->own_tile == 0 && p->mask_block % tiling->other_tile == 0,
         .mask_heads = (int32_t)p->mask_heads,

@@ -11,7 +11,7 @@
  * Within a class the order depends on the run; no result does.
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
- * sequence at a multiple of FAMILY_ROW_BLOCK rows, block cu_seqlens_q[b] / FAMILY_ROW_BLOCK + b. */
+ * sequence at a multiple of row_block rows, block cu_seqlens_q[b] / row_block + b. */
 #include "kernels/family/block_mask.cuh"
 #include "kernels/family/schedule.h"
 #include "kernels/family/tile_lists.cuh"
@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__
     if (params.order.row_blocks == NULL)
         return;
     for (int b = thread / LANES; b < params.lengths.batch; b += THREADS / LANES) {
-        const int end = params.lengths.cu_seqlens_q[b + 1] / FAMILY_ROW_BLOCK + b + 1;
-        for (int i = params.lengths.cu_seqlens_q[b] / FAMILY_ROW_BLOCK + b + thread % LANES; i < end; i += LANES)
+        const int end = params.lengths.cu_seqlens_q[b + 1] / params.row_block + b + 1;
+        for (int i = params.lengths.cu_seqlens_q[b] / params.row_block + b + thread % LANES; i < end; i += LANES)
             params.order.row_blocks[i] = b;
     }
 }

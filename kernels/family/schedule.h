@@ -30,6 +30,7 @@ struct family_schedule {
     int32_t own_tile, other_tile;
     int32_t longest_own, longest_other; /* the largest lengths of both sides */
     bool own_is_keys;
+    int32_t row_block;        /* own_is_keys, packed: rows of a block of order.row_blocks */
     bool tiles_are_in_blocks; /* a tile lies in one block of the mask; what follows is of fixed lengths with lists */
     int32_t list_count;       /* all of them */
     int32_t mask_heads;
@@ -49,6 +50,7 @@ struct family_tiling {
     bool is_keys; /* a block's own tile is of keys, as in the backward, and not of rows */
     int own_tile, other_tile;
     bool has_lists; /* the kernel goes over lists of the tiles that a block mask shows */
+    int row_block;  /* is_keys: rows of a row block of packed sequences (family_row_blocks) */
 };
 
 /* Tiles of one head over all sequences; of packed ones at most so many. */

@@ -16,7 +16,7 @@ struct family_work_order {
     struct family_work *work; /* device; packed sequences, and block masks that have lists of tiles: work tiles, the
                                  longest first (with a mask in each section of heads); packed: those behind the last one
                                  have sequence -1. NULL: block numbers say what a block computes */
-    int32_t *row_blocks;      /* device; packed, backward: the sequence of every FAMILY_ROW_BLOCK rows */
+    int32_t *row_blocks;      /* device; packed, backward: the sequence of every row block (family_row_blocks) */
     int32_t work_tiles;       /* packed: room in `work`, at least the tiles there are */
     int32_t *count;           /* device; packed: the tiles there are */
     struct divisor heads;     /* heads that an entry of `work` stands for */

@@ -32,7 +32,8 @@ struct family_tiling sm80_tiling_of(const struct attn_problem *p, enum sm80_kind
                                     int other_tile)
 {
     return (struct family_tiling){is_keys, own_tile, other_tile,
-                                  (kind == SM80_SPARSE || kind == SM80_SPARSE_DROPOUT) && p->mask_block > 0};
+                                  (kind == SM80_SPARSE || kind == SM80_SPARSE_DROPOUT) && p->mask_block > 0,
+                                  FAMILY_ROW_BLOCK};
 }
 
 struct fused_sm80_family sm80_family_of(const struct attn_request *request, const struct attn_tensors *t,

@@ -83,7 +83,7 @@ const struct attn_tile_table fused_sm80_bwd_tiles = {"backward", lists, sizeof *
 /* Rows of a head in stats and dq_sum, and heads that have so many. */
 static int64_t padded_rows(const struct attn_problem *p)
 {
-    return p->lengths == ATTN_PACKED ? family_row_blocks(p) * FAMILY_ROW_BLOCK
+    return p->lengths == ATTN_PACKED ? family_row_blocks(p, FAMILY_ROW_BLOCK) * FAMILY_ROW_BLOCK
                                      : attn_round_up(p->q_len, SM80_BWD_ROW_STEP);
 }
 

@@ -148,7 +148,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         slot.advance();
         if (S::TAKES_MORE)
             mbarrier_wait_together(shared_address(&smem.k_full[slot.stage]), slot.phase);
-        const WorkTile &work = smem.work[slot.stage];
+        const WorkTileOf<Tile> &work = smem.work[slot.stage];
         const int steps = keep_uniform(work.steps), end = step + steps;
         if (steps == NO_WORK)
             break;
@@ -159,7 +159,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         const int first_tile = DETERMINISTIC ? keep_uniform(work.first_tile[0]) : 0;
         int in_head = keep_uniform(work.begin_tile - work.first_tile[0]); /* steps of the same head after this one */
         int tile = keep_uniform(
-            tile_index<Tile>(params, work.batch, work.kv_head * params.group + work.first_head, work.begin_tile));
+            tile_index<Tile>(params, work, work.batch, work.kv_head * params.group + work.first_head, work.begin_tile));
         int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the last step */
         bool is_open = false; /* that semaphore, for this work tile */
         const uint32_t k = keep_uniform(first_k + k_area<Tile>(slot.stage) * (S::KV_BYTES / 16));

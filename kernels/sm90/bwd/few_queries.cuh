@@ -231,7 +231,8 @@ __device__ __forceinline__ void kv_warpgroup_few_queries(FewQueriesSmem<Tile> &s
         const auto lse2 = prefetch_stats<Tile>(stats);
         wgmma_wait<0>();
         wgmma_hold(s);
-        scores_to_visible_p<Tile>(s, stats, lse2, params, at.kv_tile * KV_TILE + group * S::GROUP_KEYS, 0, warp, lane);
+        scores_to_visible_p<Tile>(s, stats, lse2, params, {}, at.kv_tile * KV_TILE + group * S::GROUP_KEYS, 0, warp,
+                                  lane);
         pack<T>(p, s);
         pack<__half>(p_ds, s);
         mbarrier_wait(shared_address(&smem.v_full[stage.stage]), stage.phase);

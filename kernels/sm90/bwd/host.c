@@ -7,6 +7,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
 #include "kernels/family/lengths.h"
+#include "kernels/family/schedule.h"
 #include "kernels/sm90/bwd/parts.h"
 #include "kernels/sm90/fused_sm90.h"
 
@@ -27,21 +28,33 @@ static const float LOG2_E = 1.44269504088896340736f;
  * docs/kernels/sm90_bwd.md, "Which tile". */
 static const double LEAST_PAIR_STEPS = 400, SHORT_PAIR = 1.06, CAUSAL_SHARED_PAIR = 1.04;
 
-/* Blocks of the kernels before and after, for each head. */
+/* Blocks of the kernels before and after, for each head; packed: of all sequences together. */
 static int64_t row_blocks_of(const struct attn_problem *p)
 {
-    return attn_tiles(p->q_len, sm90_bwd_row_block_rows(p->head_dim));
+    const int rows = sm90_bwd_row_block_rows(p->head_dim);
+
+    return p->lengths == ATTN_PACKED ? family_row_blocks(p, rows) : attn_tiles(p->q_len, rows);
+}
+
+/* Sequences that have row blocks and work tiles of their own. */
+static int64_t batch_of(const struct attn_problem *p) { return p->lengths == ATTN_PACKED ? 1 : p->batch; }
+
+/* How the kernel ahead lists the work tiles of packed sequences. */
+static struct family_tiling tiling_of(const struct attn_problem *p, const struct fused_sm90_bwd_tile *tile)
+{
+    return (struct family_tiling){true, SM90_BWD_KV_TILE, tile->q.queries, false, sm90_bwd_row_block_rows(p->head_dim)};
 }
 
 /* Blocks of keys and tiles of queries are numbered in 32 bits. Parts are few where blocks are many. */
 static enum attn_status check_grid(const struct attn_problem *p, const struct fused_sm90_bwd_tile *tile,
                                    struct attn_message *why)
 {
-    const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    const int64_t kv_tiles = p->lengths == ATTN_PACKED ? family_work_tiles(p, true, SM90_BWD_KV_TILE)
+                                                       : attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
     const int64_t block_tiles = sm90_bwd_row_block_rows(p->head_dim) / tile->q.queries;
-    const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
+    const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, batch_of(p), why);
 
-    return status == ATTN_OK ? attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, p->batch, why) : status;
+    return status == ATTN_OK ? attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, batch_of(p), why) : status;
 }
 
 /* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
@@ -92,7 +105,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
 
-    if (attn_check_attributes(request, ATTN_WITH_WINDOW, why) != ATTN_OK)
+    if (attn_check_attributes(request, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
@@ -108,7 +121,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (status != ATTN_OK)
         return status;
     if (tile->has_ranges && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
-        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d with windows",
+        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d with windows and packed sequences",
                          (int)FAMILY_MAX_LEN);
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     return sm90_bwd_fits(&shape)
@@ -118,8 +131,11 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 }
 
 static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
-                                    struct fused_sm90_bwd_params *params, struct attn_message *why)
+                                    bool has_ranges, struct fused_sm90_bwd_params *params, struct attn_message *why)
 {
+    enum attn_status (*const encode)(CUtensorMap *, const char *, const struct attn_tensor *,
+                                     const struct attn_problem *, int64_t, int64_t, int, struct attn_message *) =
+        has_ranges ? tensor_map_encode_ranges : tensor_map_encode;
     const struct {
         CUtensorMap *map;
         const char *name;
@@ -135,9 +151,8 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
     enum attn_status status = ATTN_OK;
 
     for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == ATTN_OK; ++i)
-        status =
-            tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p, maps[i].is_kv ? p->kv_heads : p->q_heads,
-                              maps[i].is_kv ? p->kv_len : p->q_len, maps[i].box_rows, why);
+        status = encode(maps[i].map, maps[i].name, maps[i].tensor, p, maps[i].is_kv ? p->kv_heads : p->q_heads,
+                        maps[i].is_kv ? p->kv_len : p->q_len, maps[i].box_rows, why);
     return status;
 }
 
@@ -199,28 +214,54 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
     params->dqk_scale = p->scale * params->dv_scale;
     params->causal = shape.causal;
-    params->prefetches = prefetches_operands(p, request->device->l2_bytes);
-    params->window = family_window_of(p);
+    params->prefetches = !tile->has_ranges && prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
     params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
 }
 
-/* The workspace: stats, dq_sum, dq_semaphores, work, taken, zeroed, kv_sums, each from a multiple of 256 bytes on. */
-struct workspace {
-    int64_t stats_bytes, sum_bytes, semaphore_bytes, work_bytes, zeroed_bytes, kv_bytes;
-};
-
-static struct workspace workspace_of(const struct attn_request *request, const struct fused_sm90_bwd_params *params)
+/* Windows and lengths; the list of packed sequences is at the beginning of the workspace. */
+static void set_ranges(struct fused_sm90_bwd_params *params, const struct attn_request *request,
+                       const struct attn_tensors *t, const struct fused_sm90_bwd_tile *tile, void *workspace)
 {
     const struct attn_problem *p = request->problem;
-    const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
-    const int64_t row_blocks = rows / sm90_bwd_row_block_rows(p->head_dim);
+    const struct family_tiling tiling = tiling_of(p, tile);
+
+    params->window = family_window_of(p);
+    params->lengths = family_lengths_of(p, t);
+    if (p->lengths != ATTN_PACKED)
+        return;
+    params->order = family_work_order_of(p, &tiling, workspace);
+    params->work_tiles = (int)(family_work_tiles(p, true, SM90_BWD_KV_TILE) * p->kv_heads);
+    /* Q, dO and dq_sum of all sequences, for the heads of a section, take about a third of the L2. */
+    const int64_t head_bytes = p->total_q * p->head_dim * (2 * 2 + 4) * (p->q_heads / p->kv_heads),
+                  target = (int64_t)(request->device->l2_bytes / 3),
+                  heads = head_bytes == 0 || target / head_bytes < 1 ? 1 : target / head_bytes;
+    params->section_heads = (int)(heads < p->kv_heads ? heads : p->kv_heads);
+}
+
+/* The workspace: the list of packed sequences, stats, dq_sum, dq_semaphores, work, taken, zeroed, kv_sums, each from a
+ * multiple of 256 bytes on. */
+struct workspace {
+    int64_t list_bytes, stats_bytes, sum_bytes, semaphore_bytes, work_bytes, zeroed_bytes, kv_bytes;
+};
+
+static struct workspace workspace_of(const struct attn_request *request, const struct fused_sm90_bwd_tile *tile,
+                                     const struct fused_sm90_bwd_params *params)
+{
+    const struct attn_problem *p = request->problem;
+    const struct family_tiling tiling = tiling_of(p, tile);
+    const int block_rows = sm90_bwd_row_block_rows(p->head_dim);
+    const int64_t rows = p->lengths == ATTN_PACKED
+                             ? attn_round_up(p->q_heads * row_blocks_of(p) * block_rows, ROW_PADDING)
+                             : p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
+    const int64_t row_blocks = rows / block_rows;
     const int64_t semaphores = request->deterministic ? row_blocks * SM90_BWD_TILE_SEMAPHORES : 0;
     const int64_t kv_floats =
         params->summed_parts > 1 ? sm90_bwd_sums_offset(params->summed_parts, 0, params->summed_tiles, (int)p->head_dim)
                                  : 0;
 
-    return (struct workspace){2 * rows * (int64_t)sizeof(float),
+    return (struct workspace){(int64_t)family_schedule_bytes(p, &tiling),
+                              2 * rows * (int64_t)sizeof(float),
                               rows * p->head_dim * (int64_t)sizeof(float),
                               attn_round_up(semaphores * (int64_t)sizeof(int), 256),
                               attn_round_up(params->listed_tiles * (int64_t)sizeof *params->work, 256),
@@ -237,15 +278,15 @@ static size_t workspace_bytes(const struct attn_request *request)
     if (tile == NULL)
         return 0;
     set_problem(&params, request, tile);
-    const struct workspace space = workspace_of(request, &params);
-    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.work_bytes + COUNTER_BYTES +
-                    space.zeroed_bytes + space.kv_bytes);
+    const struct workspace space = workspace_of(request, tile, &params);
+    return (size_t)(space.list_bytes + space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.work_bytes +
+                    COUNTER_BYTES + space.zeroed_bytes + space.kv_bytes);
 }
 
 static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_request *request,
-                        const struct attn_tensors *t, char *workspace)
+                        const struct attn_tensors *t, const struct fused_sm90_bwd_tile *tile, char *workspace)
 {
-    const struct workspace space = workspace_of(request, params);
+    const struct workspace space = workspace_of(request, tile, params);
 
     params->o_rows = t->o;
     params->dout_rows = t->dout;
@@ -253,6 +294,9 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     params->dk_rows = t->dk;
     params->dv_rows = t->dv;
     params->lse = t->lse;
+    if (tile->has_ranges)
+        set_ranges(params, request, t, tile, workspace);
+    workspace += space.list_bytes;
     params->stats = (float *)(void *)workspace;
     params->dq_sum = (float *)(void *)(workspace + space.stats_bytes);
     workspace += space.stats_bytes + space.sum_bytes;
@@ -279,12 +323,13 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    enum attn_status status = encode_maps(p, tensors, tile->q.queries, &params, why);
+    enum attn_status status = encode_maps(p, tensors, tile->q.queries, tile->has_ranges, &params, why);
     if (status != ATTN_OK)
         return status;
     set_problem(&params, request, tile);
-    set_tensors(&params, request, tensors, run->workspace);
-    const int64_t row_blocks = p->batch * p->q_heads * params.row_blocks;
+    set_tensors(&params, request, tensors, tile, run->workspace);
+    const int64_t row_blocks = batch_of(p) * p->q_heads * params.row_blocks;
+    const bool is_packed = p->lengths == ATTN_PACKED;
     /* A block has a panel of dK or dV of a tile, a slab a warp; where parts are many it has one slab. */
     const int64_t panel_blocks = sm90_bwd_has_many_parts(params.summed_parts) ? SM90_BWD_ROW_WARPS : 1;
     const int64_t sum_blocks = params.summed_parts > 1 ? (int64_t)params.summed_tiles * 2 *
@@ -298,7 +343,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int clusters = has_many && params.work_tiles > most ? most : params.work_tiles;
     const struct attn_launch preprocess = {
         .name = "preprocess",
-        .kernel = (const void *)fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim],
+        .kernel = (const void *)(is_packed ? fused_sm90_bwd_preprocess_packed[bf16][head_dim]
+                                           : fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim]),
         .blocks = row_blocks,
         .threads = SM90_BWD_ROW_THREADS,
         .is_pass = true};
@@ -311,12 +357,18 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                             .is_pass = true,
                                             .overlaps_previous = true};
     const struct attn_launch convert = {.name = "convert",
-                                        .kernel = (const void *)fused_sm90_bwd_convert[bf16][head_dim],
+                                        .kernel =
+                                            (const void *)(is_packed ? fused_sm90_bwd_convert_packed[bf16][head_dim]
+                                                                     : fused_sm90_bwd_convert[bf16][head_dim]),
                                         .blocks = row_blocks + sum_blocks,
                                         .threads = SM90_BWD_ROW_THREADS,
                                         .is_pass = true,
                                         .overlaps_previous = true};
-    status = attn_launch_kernel(&preprocess, &params, run, why);
+    const struct family_tiling tiling = tiling_of(p, tile);
+    if (tile->has_ranges)
+        status = family_launch_schedule(request, tensors, &tiling, 1, 1, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&main_kernel, &params, run, why);
     if (status == ATTN_OK)

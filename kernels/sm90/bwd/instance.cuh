@@ -39,15 +39,16 @@ template <typename Tile> constexpr size_t smem_bytes_of()
         return sizeof(Smem<Tile>);
 }
 
-template <template <typename> class Tile> constexpr size_t smem_bytes()
+template <template <typename> class Tile, typename Work> constexpr size_t smem_bytes()
 {
-    static_assert(smem_bytes_of<Tile<__half>>() == smem_bytes_of<Tile<__nv_bfloat16>>(), "one size for each tile");
-    return smem_bytes_of<Tile<__half>>();
+    constexpr size_t BYTES = smem_bytes_of<With<Tile<__half>, Work, Plain>>();
+    static_assert(BYTES == smem_bytes_of<With<Tile<__nv_bfloat16>, Work, Plain>>(), "one size for each tile");
+    return BYTES;
 }
 
-/* The same of windows, which are not deterministic. */
+/* The same of windows and packed lengths, which are not deterministic. */
 #define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                     \
-    {{{NAME, SUMMARY "; windows"}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE>()},                                     \
+    {{{NAME, SUMMARY "; windows and packed lengths"}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE, Ranges>()},          \
      {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, false, 1, false},                                                       \
      true,                                                                                                             \
      {{kernel_of<With<TILE<__half>, Ranges, Plain>, false>(),                                                          \
@@ -59,7 +60,7 @@ template <template <typename> class Tile> constexpr size_t smem_bytes()
             kernel_of<With<TILE<__nv_bfloat16>, Dense, Plain>, DETERMINISTIC>()                                        \
     }
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
-    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
+    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK), Dense>()},            \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
      false,                                                                                                            \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},

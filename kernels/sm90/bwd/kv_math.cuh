@@ -114,19 +114,20 @@ __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, c
 template <typename Tile>
 __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCORES], uint32_t lse2,
                                                     const FirstStats<Tile> &prefetched, const Params &params,
-                                                    int first_key, int tile, int warp, int lane)
+                                                    const typename Tile::Work::Bounds &bounds, int first_key, int tile,
+                                                    int warp, int lane)
 {
     using Work = typename Tile::Work;
     constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
     /* The query at which the diagonal meets this warpgroup's first key, counted from the tile's first. */
-    const int diagonal = Work::diagonal(params, first_key, tile, Tile::Q_TILE);
+    const int diagonal = Work::diagonal(params, bounds, first_key, tile, Tile::Q_TILE);
     typename Work::Columns visible[2] = {};
 
-    if (Work::is_cut(params, first_key, GROUP_KEYS, diagonal)) {
+    if (Work::is_cut(params, bounds, first_key, GROUP_KEYS, diagonal)) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int row = warp * 16 + lane / 4 + 8 * i;
-            visible[i] = Work::visible(params, first_key, row, diagonal, lane % 4 * 2);
+            visible[i] = Work::visible(params, bounds, first_key, row, diagonal, lane % 4 * 2);
         }
         scores_to_p<true>(s, lse2, prefetched, params.scale_log2, visible);
     } else {
@@ -167,8 +168,8 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, con
 /* Has the copy engine store a warp's rows of dK or dV, which are at `rows` in shared memory (its 16 rows of each
  * panel). */
 template <typename Tile>
-__device__ __forceinline__ void send_gradient(uint32_t rows, const CUtensorMap *map, int row, const WorkTile &work,
-                                              int lane)
+__device__ __forceinline__ void send_gradient(uint32_t rows, const CUtensorMap *map, int row,
+                                              const WorkTileOf<Tile> &work, int lane)
 {
     using S = Traits<Tile>;
     async_proxy_fence();
@@ -176,9 +177,8 @@ __device__ __forceinline__ void send_gradient(uint32_t rows, const CUtensorMap *
     if (lane == 0) {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
-            tma_store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS,
-                           Tile::Work::key_coordinate(work, row), work.kv_head,
-                           Tile::Work::batch_coordinate(work.batch));
+            Tile::Work::store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS,
+                                   Tile::Work::key_place(work, row));
         tma_store_commit();
     }
 }
@@ -194,7 +194,7 @@ template <typename Tile> __device__ __forceinline__ uint32_t gradient_address(ui
  * memory. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GRADIENTS], float scale, uint32_t rows,
-                                               const CUtensorMap *map, int row, const WorkTile &work, int lane)
+                                               const CUtensorMap *map, int row, const WorkTileOf<Tile> &work, int lane)
 {
     lane = forget(lane); /* addresses are computed here: kept ones would take registers of the steps */
 #pragma unroll
@@ -221,7 +221,7 @@ __device__ __forceinline__ void pack_gradient(uint32_t (&packed)[GRADIENTS / 2],
 template <typename Tile>
 __device__ __forceinline__ void store_packed_gradient(const uint32_t (&packed)[Traits<Tile>::GRADIENTS / 2],
                                                       uint32_t rows, const CUtensorMap *map, int row,
-                                                      const WorkTile &work, int lane)
+                                                      const WorkTileOf<Tile> &work, int lane)
 {
     lane = forget(lane);
 #pragma unroll
@@ -237,7 +237,7 @@ __device__ __forceinline__ void store_packed_gradient(const uint32_t (&packed)[T
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_gradient_slabs(const float (&c)[Traits<Tile>::GRADIENTS], float scale,
                                                      uint32_t rows, const struct attn_tensor &tensor, int row,
-                                                     int row_count, const WorkTile &work, int lane)
+                                                     int row_count, const WorkTileOf<Tile> &work, int lane)
 {
     T *to = static_cast<T *>(tensor.data) + work.batch * tensor.stride_batch + work.kv_head * tensor.stride_head +
             row * tensor.stride_row;

@@ -54,8 +54,9 @@ template <typename Tile> struct Walk {
     int other;    /* a pair: the rank of the other block */
     int warp_row; /* the warp's first key, counted from the work tile's first */
     Operands operand;
-    uint32_t k;             /* operand: the warpgroup's keys */
-    int first_key;          /* the warpgroup's, in its head */
+    uint32_t k;    /* operand: the warpgroup's keys */
+    int first_key; /* the warpgroup's, in its head */
+    typename Tile::Work::Bounds bounds;
     int end, first_tile;    /* behind the last step; the first tile of queries that the steps go through */
     int first_visible_tile; /* the first that sees any of the warpgroup's keys */
     PipelineState<Traits<Tile>::STAGES> pipeline;
@@ -87,7 +88,7 @@ template <typename Tile> struct Walk {
     __device__ __forceinline__ bool begin_work(Smem<Tile> &smem, const Params &params)
     {
         const int slot = work_slot(smem, *this);
-        const WorkTile &tile_of_keys = smem.work[slot];
+        const WorkTileOf<Tile> &tile_of_keys = smem.work[slot];
 
         mbarrier_wait(shared_address(&smem.k_full[slot]), work_phase(smem, *this));
         const int steps = keep_uniform(tile_of_keys.steps);
@@ -104,6 +105,7 @@ template <typename Tile> struct Walk {
             first_visible_tile = keep_uniform(tile_of_keys.first_tile[group]);
         }
         tile = begin_tile = keep_uniform(tile_of_keys.begin_tile);
+        bounds = Tile::Work::bounds(tile_of_keys, first_key);
         k = keep_uniform(operand.keys + k_area<Tile>(slot) * (Traits<Tile>::KV_BYTES / 16));
         return steps != NO_WORK;
     }
@@ -247,8 +249,8 @@ template <typename Tile>
 __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], Smem<Tile> &smem, const Params &params,
                                           const Walk<Tile> &at, const FirstStats<Tile> &prefetched)
 {
-    scores_to_visible_p<Tile>(s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched, params, at.first_key,
-                              at.tile, at.warp, at.lane);
+    scores_to_visible_p<Tile>(s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched, params, at.bounds,
+                              at.first_key, at.tile, at.warp, at.lane);
 }
 
 /* Stores a part's dV or dK of a warp's rows in fp32. `sums`: the tile's of one of them. */
@@ -269,7 +271,7 @@ __device__ __forceinline__ void store_parts(Smem<Tile> &smem, const Params &para
                                             const float (&dk)[Traits<Tile>::GRADIENTS],
                                             const float (&dv)[Traits<Tile>::GRADIENTS], int slot, int slab, int lane)
 {
-    const WorkTile &work = smem.work[slot];
+    const WorkTileOf<Tile> &work = smem.work[slot];
     float *sums = params.kv_sums + kv_sums_offset<Tile::HEAD_DIM>(params, work.part, summed_tile<Tile>(params, work));
     store_part<Tile>(sums, dv, slab, lane);
     store_part<Tile>(sums + KV_TILE * Tile::HEAD_DIM, dk, slab, lane);
@@ -283,8 +285,10 @@ __device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &
 {
     using S = Traits<Tile>;
     const int slot = work_slot(smem, at);
-    const WorkTile &work = smem.work[slot];
-    const int key = at.first_key + at.warp * 16;
+    const WorkTileOf<Tile> &work = smem.work[slot];
+    int key = at.first_key + at.warp * 16;
+    if constexpr (Tile::Work::HAS_RANGES) /* not kept in a register over the steps */
+        key = own_kv_tile<Tile>(work) * KV_TILE + at.warp_row;
 
     if (S::TAKES_MORE) { /* where the next step's dS will be */
         const uint32_t rows = wait_ds_empty(smem, at.step, at.warp_row);

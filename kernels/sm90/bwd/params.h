@@ -8,7 +8,9 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/family/lengths.h"
 #include "kernels/family/window.h"
+#include "kernels/family/work_order.h"
 #include "kernels/sm90/bwd/geometry.h"
 #include "kernels/sm90/head_dims.h"
 
@@ -91,11 +93,15 @@ struct fused_sm90_bwd_params {
     int p_log2;
     float dv_scale, dqk_scale; /* 2^-p_log2; the same times the scale of Q K^T */
     bool causal;
-    bool prefetches;             /* the kernel before brings Q, K and V to the second-level cache */
-    int row_blocks;              /* for each head, of the kernels before and after */
-    int stagger;                 /* deterministic: work tiles by which a section of heads is further than the next one
+    bool prefetches; /* the kernel before brings Q, K and V to the second-level cache */
+    int row_blocks;  /* for each head, of the kernels before and after */
+    int stagger;     /* deterministic: work tiles by which a section of heads is further than the next one
                         (sm90_bwd_staggered_place); 0: one section after the other */
-    struct family_window window; /* of kernels for ranges (ranges.cuh) */
+    /* Of kernels for ranges (ranges.cuh), whose maps are of tensor_map_encode_ranges. Packed: row_blocks are of all
+     * sequences together (family_row_blocks), section_heads kv heads of all sequences. */
+    struct family_window window;
+    struct family_lengths lengths;
+    struct family_work_order order;
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
@@ -103,7 +109,7 @@ typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
 struct fused_sm90_bwd_tile {
     struct attn_tile tile;
     struct sm90_bwd_q_tile q;
-    bool has_ranges;                     /* windows, otherwise dense attention */
+    bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
@@ -112,6 +118,9 @@ extern const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[], fused_sm90_bwd_d12
 extern const struct attn_tile_table fused_sm90_bwd_tiles;                           /* of all of them: host.c */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS]; /* [deterministic][bf16] */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS];       /* [bf16] */
+/* The same for packed sequences. */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_packed[2][SM90_HEAD_DIMS];
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert_packed[2][SM90_HEAD_DIMS];
 
 #ifdef __cplusplus
 }

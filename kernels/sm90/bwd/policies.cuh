@@ -8,10 +8,12 @@
 #pragma once
 #include <climits>
 
+#include "kernels/device/copy_engine.cuh"
 #include "kernels/sm90/bwd/params.h"
 
 namespace sm90_bwd {
 
+using namespace device;
 using WorkTile = fused_sm90_bwd_work_tile;
 
 /* Dense attention, full or causal, of sequences of the same lengths: all tiles of queries from the first that sees a
@@ -20,6 +22,12 @@ struct Dense {
     /* ---- which queries see a work tile's keys ---- */
 
     static constexpr bool HAS_RANGES = false;
+    using WorkTile = fused_sm90_bwd_work_tile;
+
+    /* What a KV warpgroup keeps of a work tile for its masks: nothing, all are in the parameters. */
+    struct Bounds {};
+
+    __device__ __forceinline__ static Bounds bounds(const WorkTile &, [[maybe_unused]] int first_key) { return {}; }
 
     /* The first tile of q_tile queries that sees a key from first_key on; params.q_tiles where there is none. */
     __device__ __forceinline__ static int first_tile(const Params &params, int first_key, int q_tile)
@@ -36,13 +44,14 @@ struct Dense {
     }
 
     /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */
-    __device__ __forceinline__ static int diagonal(const Params &params, int key, int tile, int q_tile)
+    __device__ __forceinline__ static int diagonal(const Params &params, const Bounds &, int key, int tile, int q_tile)
     {
         return key - params.shift - tile * q_tile;
     }
 
     /* Whether a query of a tile does not see one of `keys` keys from first_key on. diagonal: that of first_key. */
-    __device__ __forceinline__ static bool is_cut(const Params &params, int first_key, int keys, int diagonal)
+    __device__ __forceinline__ static bool is_cut(const Params &params, const Bounds &, int first_key, int keys,
+                                                  int diagonal)
     {
         return (params.causal && diagonal + keys - 1 > 0) || first_key + keys > params.kv_len;
     }
@@ -55,8 +64,8 @@ struct Dense {
         __device__ __forceinline__ bool has(int column) const { return column >= first; }
     };
 
-    __device__ __forceinline__ static Columns visible(const Params &params, int first_key, int row, int diagonal,
-                                                      int column)
+    __device__ __forceinline__ static Columns visible(const Params &params, const Bounds &, int first_key, int row,
+                                                      int diagonal, int column)
     {
         if (first_key + row >= params.kv_len)
             return {INT_MAX};
@@ -65,16 +74,39 @@ struct Dense {
 
     /* ---- where queries and keys lie ---- */
 
-    /* Coordinates in the tensor maps: of a row of the work tile's sequence in Q, dO, of a key in K, V, dK, dV, and of
-     * the sequence in all of them. */
-    __device__ __forceinline__ static int q_coordinate(int row) { return row; }
-    __device__ __forceinline__ static int key_coordinate(const WorkTile &, int key) { return key; }
-    __device__ __forceinline__ static int batch_coordinate(int batch) { return batch; }
+    /* Where a box begins in the tensor maps: row `row` of a query head in Q and dO, a key of the work tile's kv head in
+     * K, V, dK and dV. */
+    struct Place {
+        int row, head, batch;
+    };
+
+    __device__ __forceinline__ static Place q_place(const WorkTile &, int row, int head, int batch)
+    {
+        return {row, head, batch};
+    }
+    __device__ __forceinline__ static Place key_place(const WorkTile &work, int key)
+    {
+        return {key, work.kv_head, work.batch};
+    }
+
+    /* Copies of a box (copy_engine.cuh). */
+    __device__ __forceinline__ static void load(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
+                                                uint64_t l2_policy, int column, const Place &place)
+    {
+        tma_load(shared, map, barrier, l2_policy, column, place.row, place.head, place.batch);
+    }
+    __device__ __forceinline__ static void store_once(const CUtensorMap *map, uint32_t shared, int column,
+                                                      const Place &place)
+    {
+        tma_store_once(map, shared, column, place.row, place.head, place.batch);
+    }
 };
 
 /* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. Nothing is
  * asked of it yet. */
 struct Plain {};
+
+template <typename Tile> using WorkTileOf = typename Tile::Work::WorkTile;
 
 /* A tile with its policies; `Tile` is such a type in all functions of the main kernel. */
 template <typename OwnTile, typename WorkPolicy, typename ScorePolicy> struct With : OwnTile {

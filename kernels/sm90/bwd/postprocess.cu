@@ -33,10 +33,10 @@ __device__ __forceinline__ void add_slab(float (&slab)[SLAB_FLOATS_OF_LANE], con
 }
 
 /* dQ of a row block. */
-template <typename T, int HEAD_DIM>
+template <typename T, int HEAD_DIM, bool IS_PACKED>
 __device__ __forceinline__ void convert_dq(const Params &params, unsigned number, uint32_t shared, int slab, int lane)
 {
-    const RowBlock block = row_block<HEAD_DIM>(params, number);
+    const RowBlock block = row_block<HEAD_DIM, IS_PACKED>(params, number);
     const int64_t row = block.first_row + (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
     const int column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
     float sum[SLAB_FLOATS_OF_LANE] = {};
@@ -45,7 +45,7 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
     add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM> + slab * SLAB_FLOATS, lane);
     write_slab<T>(sum, params.dqk_scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
-                  params.dq_rows.stride_row, params.q_len - row, lane);
+                  params.dq_rows.stride_row, block.q_len - row, lane);
 }
 
 /* A slab of dV or dK, of 16 keys x 64 columns, whose tile of keys may have parts. In the numbers of slabs the last of
@@ -96,7 +96,8 @@ template <int HEAD_DIM> struct KvSlab {
     /* Where it begins in the tensor. */
     template <typename T> __device__ __forceinline__ T *begin(const Params &params) const
     {
-        const RowBlock block = {head_index, head_index / params.kv_heads, head_index % params.kv_heads, first_key()};
+        const RowBlock block = {
+            head_index, head_index / params.kv_heads, head_index % params.kv_heads, first_key(), 0, 0, 0};
         return head_pointer<T>(tensor(params), block) + block.first_row * tensor(params).stride_row +
                panel * PANEL_COLUMNS;
     }
@@ -156,16 +157,17 @@ __device__ __forceinline__ void add_many_parts(const Params &params, unsigned nu
                    load_shared_128(rows + swizzle_128b(row, chunk)));
 }
 
-template <typename T, int HEAD_DIM>
+template <typename T, int HEAD_DIM, bool IS_PACKED>
 __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Params params)
 {
     __shared__ __align__(1024) unsigned char s_bytes[WARPS * SLAB_FLOATS * sizeof(float)];
     const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const uint32_t shared = shared_address(s_bytes) + warp * (SLAB_ROWS * ROW_BYTES);
-    const unsigned q_blocks = params.kv_heads_total * params.group * params.row_blocks;
+    const unsigned heads = IS_PACKED ? params.q_heads : params.kv_heads_total * params.group;
+    const unsigned q_blocks = heads * params.row_blocks;
 
     if (blockIdx.x < q_blocks)
-        convert_dq<T, HEAD_DIM>(params, q_blocks - 1 - blockIdx.x, shared, warp, lane);
+        convert_dq<T, HEAD_DIM, IS_PACKED>(params, q_blocks - 1 - blockIdx.x, shared, warp, lane);
     else if (sm90_bwd_has_many_parts(params.summed_parts))
         add_many_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, s_bytes, warp, lane);
     else
@@ -179,4 +181,8 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
 using namespace sm90_bwd;
 
 extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS] = {
-    {convert<__half, 64>, convert<__half, 128>}, {convert<__nv_bfloat16, 64>, convert<__nv_bfloat16, 128>}};
+    {convert<__half, 64, false>, convert<__half, 128, false>},
+    {convert<__nv_bfloat16, 64, false>, convert<__nv_bfloat16, 128, false>}};
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_convert_packed[2][SM90_HEAD_DIMS] = {
+    {convert<__half, 64, true>, convert<__half, 128, true>},
+    {convert<__nv_bfloat16, 64, true>, convert<__nv_bfloat16, 128, true>}};

@@ -41,13 +41,17 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
     }
 }
 
-template <typename T, int HEAD_DIM, bool DETERMINISTIC>
+/* What the main kernel behind is: its additions to dQ in any order, in a fixed one, or of packed sequences. */
+enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED };
+
+template <typename T, int HEAD_DIM, MainKernel MAIN>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
 {
     constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_ROWS<HEAD_DIM>;
     constexpr int PASSES = BLOCK_ROWS / ROWS;
+    constexpr bool DETERMINISTIC = MAIN == DETERMINISTIC_MAIN, IS_PACKED = MAIN == PACKED;
     const unsigned number = gridDim.x - 1 - blockIdx.x;
-    const RowBlock block = row_block<HEAD_DIM>(params, number);
+    const RowBlock block = row_block<HEAD_DIM, IS_PACKED>(params, number);
     const int lane_row = threadIdx.x / ROW_LANES, column = threadIdx.x % ROW_LANES * VECTOR;
     const uint16_t *o = head_pointer<uint16_t>(params.o_rows, block) + column;
     const uint16_t *dout = head_pointer<uint16_t>(params.dout_rows, block) + column;
@@ -60,36 +64,38 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
         const int64_t row = block.first_row + pass * ROWS + lane_row;
         o_part[pass] = dout_part[pass] = make_uint4(0, 0, 0, 0);
         lse[pass] = -INFINITY;
-        if (row < params.q_len) {
+        if (row < block.q_len) {
             o_part[pass] = load_once(reinterpret_cast<const uint4 *>(o + row * params.o_rows.stride_row));
             dout_part[pass] = *reinterpret_cast<const uint4 *>(dout + row * params.dout_rows.stride_row);
             if (column == 0)
-                lse[pass] = params.lse[block.head_index * params.q_len + row];
+                lse[pass] = params.lse[block.lse_row + row];
         }
     }
-    if (params.prefetches && threadIdx.x == THREADS - 1)
+    if (!IS_PACKED && params.prefetches && threadIdx.x == THREADS - 1)
         prefetch_operands<HEAD_DIM>(params, block);
-    if (DETERMINISTIC || number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks) {
+    if (DETERMINISTIC || IS_PACKED || number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks) {
         float4 *block_sum =
             reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM>);
 #pragma unroll
         for (int i = 0; i < ROW_BLOCK_FLOATS<HEAD_DIM> / 4 / THREADS; ++i)
             block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-    if (!DETERMINISTIC) {
+    if (!DETERMINISTIC && !IS_PACKED) {
         for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.zeros.sections;
              i += gridDim.x * int64_t(THREADS))
             params.zeroed[i] = 0;
     }
-    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
-         i += gridDim.x * int64_t(THREADS)) {
-        WorkTile work = {.steps = NO_WORK};
-        if (i < params.work_tiles)
-            work = listed_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
-        params.work[i] = work;
+    if (!IS_PACKED) {
+        for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
+             i += gridDim.x * int64_t(THREADS)) {
+            WorkTile work = {.steps = NO_WORK};
+            if (i < params.work_tiles)
+                work = listed_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
+            params.work[i] = work;
+        }
+        if (blockIdx.x == 0 && threadIdx.x == 0)
+            *params.taken = 0;
     }
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        *params.taken = 0;
     if (DETERMINISTIC && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
@@ -116,7 +122,10 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
 using namespace sm90_bwd;
 
 extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS] = {
-    {{preprocess<__half, 64, false>, preprocess<__half, 128, false>},
-     {preprocess<__nv_bfloat16, 64, false>, preprocess<__nv_bfloat16, 128, false>}},
-    {{preprocess<__half, 64, true>, preprocess<__half, 128, true>},
-     {preprocess<__nv_bfloat16, 64, true>, preprocess<__nv_bfloat16, 128, true>}}};
+    {{preprocess<__half, 64, DEFAULT>, preprocess<__half, 128, DEFAULT>},
+     {preprocess<__nv_bfloat16, 64, DEFAULT>, preprocess<__nv_bfloat16, 128, DEFAULT>}},
+    {{preprocess<__half, 64, DETERMINISTIC_MAIN>, preprocess<__half, 128, DETERMINISTIC_MAIN>},
+     {preprocess<__nv_bfloat16, 64, DETERMINISTIC_MAIN>, preprocess<__nv_bfloat16, 128, DETERMINISTIC_MAIN>}}};
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_packed[2][SM90_HEAD_DIMS] = {
+    {preprocess<__half, 64, PACKED>, preprocess<__half, 128, PACKED>},
+    {preprocess<__nv_bfloat16, 64, PACKED>, preprocess<__nv_bfloat16, 128, PACKED>}};

@@ -18,25 +18,24 @@ using namespace device;
 /* K or V of a work tile. `beside`: bytes of other copies that arrive at the same barrier. */
 template <typename Tile>
 __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtensorMap *map, const uint64_t *full,
-                                          const WorkTile &work, int beside)
+                                          const WorkTileOf<Tile> &work, int beside)
 {
     using S = Traits<Tile>;
     mbarrier_arrive_expect(shared_address(full), S::KV_BYTES + beside);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
-                 panel * PANEL_COLUMNS, Tile::Work::key_coordinate(work, own_kv_tile<Tile>(work) * KV_TILE),
-                 work.kv_head, Tile::Work::batch_coordinate(work.batch));
+        Tile::Work::load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
+                         panel * PANEL_COLUMNS, Tile::Work::key_place(work, own_kv_tile<Tile>(work) * KV_TILE));
 }
 
 /* lse2 and -D of a step, beside load_rows; in a pair the one of them that belongs to what the block loads. `full`: the
  * barrier at which they arrive where that is no pair. */
 template <typename Tile, int RANK>
-__device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
-                                           int stage, const uint64_t *full)
+__device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &params, const WorkTileOf<Tile> &work,
+                                           int batch, int head, int tile, int stage, const uint64_t *full)
 {
     using S = Traits<Tile>;
-    const float *stats = params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE);
+    const float *stats = params.stats + int64_t(tile_index<Tile>(params, work, batch, head, tile)) * (2 * Tile::Q_TILE);
 
     if constexpr (!S::IS_PAIR)
         bulk_load(shared_address(smem.stats[stage]), stats, S::STATS_BYTES, shared_address(full));
@@ -49,33 +48,33 @@ __device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &param
 /* Q and dO of a step, or in a pair the one of them that the block loads for both; and their statistics, unless these
  * are not there yet and load_stats is to follow: in a pair they still belong to the same barrier. */
 template <typename Tile, int RANK, bool WITH_STATS = true>
-__device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
-                                          int stage)
+__device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params, const WorkTileOf<Tile> &work,
+                                          int batch, int head, int tile, int stage)
 {
     using S = Traits<Tile>;
-    const int row = Tile::Work::q_coordinate(tile * Tile::Q_TILE);
-    const int map_batch = Tile::Work::batch_coordinate(batch);
+    const int row = tile * Tile::Q_TILE;
 
     if constexpr (S::IS_PAIR) {
         if (RANK == Q_LOADER)
-            load_rows_for_both<Tile>(smem.q[stage], &smem.full[stage], &params.q, row, head, map_batch);
+            load_rows_for_both<Tile>(smem.q[stage], &smem.full[stage], &params.q, row, head, batch);
         else
-            load_rows_for_both<Tile>(smem.dout[stage], &smem.pair.dout_full[stage], &params.dout, row, head, map_batch);
+            load_rows_for_both<Tile>(smem.dout[stage], &smem.pair.dout_full[stage], &params.dout, row, head, batch);
         if (WITH_STATS)
-            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage, NULL);
+            load_stats<Tile, RANK>(smem, params, work, batch, head, tile, stage, NULL);
     } else {
         const uint32_t full = shared_address(&smem.full[stage]);
+        const typename Tile::Work::Place place = Tile::Work::q_place(work, row, head, batch);
         mbarrier_arrive_expect(full, S::STAGE_BYTES - (WITH_STATS ? 0 : S::STATS_BYTES));
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
-            tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
-                     panel * PANEL_COLUMNS, row, head, map_batch);
+            Tile::Work::load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
+                             panel * PANEL_COLUMNS, place);
         if (WITH_STATS)
-            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage, &smem.full[stage]);
+            load_stats<Tile, RANK>(smem, params, work, batch, head, tile, stage, &smem.full[stage]);
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
-            tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
-                     panel * PANEL_COLUMNS, row, head, map_batch);
+            Tile::Work::load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full,
+                             L2_EVICT_NORMAL, panel * PANEL_COLUMNS, place);
     }
 }
 
@@ -106,7 +105,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         if (elect_one()) {
             load_k(smem, params);
             if (left > 0)
-                load_rows<Tile, RANK, false>(smem, params, batch, head, tile, 0);
+                load_rows<Tile, RANK, false>(smem, params, smem.work[slot], batch, head, tile, 0);
             load_v(smem, params);
         }
         grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
@@ -115,7 +114,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             mbarrier_arrive_expect(shared_address(&smem.first_stats_full), left > 0 ? S::STATS_BYTES : 0);
         if (left > 0) {
             if (elect_one())
-                load_stats<Tile, RANK>(smem, params, batch, head, tile, 0, &smem.first_stats_full);
+                load_stats<Tile, RANK>(smem, params, smem.work[slot], batch, head, tile, 0, &smem.first_stats_full);
             count_step(params);
         }
         next = READY;
@@ -135,7 +134,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         else if (!mbarrier_test_together(empty, filled.phase ^ 1))
             return;
         if (elect_one())
-            load_rows<Tile, RANK>(smem, params, batch, head, tile, filled.stage);
+            load_rows<Tile, RANK>(smem, params, smem.work[slot], batch, head, tile, filled.stage);
         count_step(params);
     }
 
@@ -250,7 +249,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
 
     __device__ __forceinline__ void begin_steps(Smem<Tile> &smem, const Params &params)
     {
-        const WorkTile &work = smem.work[slot];
+        const WorkTileOf<Tile> &work = smem.work[slot];
         left = keep_uniform(work.steps);
         batch = keep_uniform(work.batch);
         head = keep_uniform(work.kv_head * params.group + work.first_head);
@@ -263,10 +262,9 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel) {
-            const int key = Tile::Work::key_coordinate(work, own_kv_tile<Tile>(work) * KV_TILE);
-            const int batch = Tile::Work::batch_coordinate(work.batch);
-            tma_prefetch(&params.k, panel * PANEL_COLUMNS, key, work.kv_head, batch);
-            tma_prefetch(&params.v, panel * PANEL_COLUMNS, key, work.kv_head, batch);
+            const int key = own_kv_tile<Tile>(work) * KV_TILE;
+            tma_prefetch(&params.k, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
+            tma_prefetch(&params.v, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
         }
     }
 
@@ -277,14 +275,13 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
 
     __device__ __forceinline__ void load_v(Smem<Tile> &smem, const Params &params)
     {
-        const WorkTile &work = smem.work[slot];
+        const WorkTileOf<Tile> &work = smem.work[slot];
         load_keys<Tile>(smem.keys[v_area<Tile>(slot)], &params.v, &smem.v_full[slot], work,
                         S::IS_PAIR ? S::KV_PANEL_BYTES : 0);
         if constexpr (S::IS_PAIR) /* the panel of the other block's K */
             tma_load(shared_address(smem.dq.other_k), &params.k, shared_address(&smem.v_full[slot]), L2_EVICT_FIRST,
-                     S::Q_PANELS == 1 ? pair_rank() * PANEL_COLUMNS : 0,
-                     Tile::Work::key_coordinate(work, (work.kv_tile + 1 - pair_rank()) * KV_TILE), work.kv_head,
-                     Tile::Work::batch_coordinate(work.batch));
+                     S::Q_PANELS == 1 ? pair_rank() * PANEL_COLUMNS : 0, (work.kv_tile + 1 - pair_rank()) * KV_TILE,
+                     work.kv_head, work.batch);
     }
 };
 

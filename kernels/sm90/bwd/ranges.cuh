@@ -1,35 +1,80 @@
-/* Windows: a policy of the sm_90 backward (policies.cuh). A work tile goes through the tiles of queries from the last
- * that sees any of its keys to the first; queries are masked at both edges. Work tiles have no parts. */
+/* Windows and packed lengths: a policy of the sm_90 backward (policies.cuh). A work tile goes through the tiles of
+ * queries from the last that sees any of its keys to the first; queries are masked at both edges. Work tiles have no
+ * parts. Those of packed sequences come from a list, the longest first (kernels/family/schedule.cu). */
 #pragma once
 
+#include "kernels/common/launch.h"
 #include "kernels/family/ranges.cuh"
 #include "kernels/sm90/bwd/policies.cuh"
+#include "kernels/sm90/bwd/work.cuh"
 
 namespace sm90_bwd {
 
 struct Ranges {
     static constexpr bool HAS_RANGES = true;
 
-    __device__ __forceinline__ static family::Sequence sequence(const Params &params)
+    struct WorkTile : fused_sm90_bwd_work_tile {
+        int shift, kv_len;                    /* of the sequence; shift: kv_len - q_len */
+        int q_row, k_row, q_end, k_end, wrap; /* coordinates of row 0 and key 0 (tensor_map_encode_ranges) */
+        int first_q_tile;                     /* of the sequence, in stats and dq_sum, of query head 0 */
+    };
+
+    /* As seen from the warpgroup's first key: the query that it is the diagonal of, and how many keys there are from it
+     * on. In place of that key, so that they take one register more. */
+    struct Bounds {
+        int query, keys;
+    };
+
+    __device__ __forceinline__ static Bounds bounds(const WorkTile &work, int first_key)
     {
-        return {0, params.q_len, params.kv_len, 0, 0};
+        return {keep_uniform(first_key - work.shift), keep_uniform(work.kv_len - first_key)};
     }
 
-    /* The work tile of a tile of keys of a head. */
-    template <typename Tile>
-    __device__ __forceinline__ static WorkTile work_tile(const Params &params, int head, int kv_tile, int number)
+    /* The work tile of that number. Packed: the list stands for all kv heads, section by section of heads; behind its
+     * end there is none (SKIPPED). */
+    template <typename Tile> __device__ __forceinline__ static WorkTile work_tile(const Params &params, int number)
     {
-        const int batch = head / params.kv_heads;
-        WorkTile work = {
-            .batch = batch, .kv_head = head - batch * params.kv_heads, .kv_tile = kv_tile, .number = number};
+        constexpr int ROWS = ROW_BLOCK_ROWS<Tile::HEAD_DIM>, BLOCK_TILES = ROWS / Tile::Q_TILE;
+        const bool is_packed = params.lengths.cu_seqlens_q != NULL;
+        WorkTile work = {};
+
+        work.number = number;
+        if (is_packed) {
+            const int count = *params.order.count, section_works = count * params.section_heads;
+            if (number >= count * params.kv_heads) {
+                work.steps = SKIPPED;
+                return work;
+            }
+            const int section = number / section_works, rest = number - section * section_works;
+            const int first_head = section * params.section_heads;
+            const int heads = min(params.section_heads, params.kv_heads - first_head), entry = rest / heads;
+            const family_work listed = params.order.work[entry];
+            work.batch = listed.sequence;
+            work.kv_head = first_head + rest - entry * heads;
+            work.kv_tile = listed.tile;
+        } else {
+            const WorkPlace at = work_place(params, number);
+            work.batch = at.head / params.kv_heads;
+            work.kv_head = at.head - work.batch * params.kv_heads;
+            work.kv_tile = at.place;
+        }
+        const family::Sequence s = family::sequence_at(params.lengths, work.batch, params.q_len, params.kv_len);
+        work.shift = s.kv_len - s.q_len;
+        work.kv_len = s.kv_len;
+        work.q_row = is_packed ? TENSOR_MAP_WRAP - s.q_len : 0;
+        work.k_row = is_packed ? TENSOR_MAP_WRAP - s.kv_len : 0;
+        work.q_end = is_packed ? s.q_first + s.q_len : work.batch;
+        work.k_end = is_packed ? s.k_first + s.kv_len : work.batch;
+        work.wrap = is_packed ? TENSOR_MAP_WRAP : 0;
+        work.first_q_tile =
+            BLOCK_TILES * (is_packed ? s.q_first / ROWS + work.batch : work.batch * params.q_heads * params.row_blocks);
         const family::TileRange all =
-            family::row_tiles_of(params.window, sequence(params), kv_tile * KV_TILE, KV_TILE, Tile::Q_TILE);
+            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE, Tile::Q_TILE);
 
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int key = kv_tile * KV_TILE + half * (KV_TILE / 2);
-            const family::TileRange own =
-                family::row_tiles_of(params.window, sequence(params), key, KV_TILE / 2, Tile::Q_TILE);
+            const int key = work.kv_tile * KV_TILE + half * (KV_TILE / 2);
+            const family::TileRange own = family::row_tiles_of(params.window, s, key, KV_TILE / 2, Tile::Q_TILE);
             work.first_tile[half] = own.first < own.end ? own.first : all.end;
         }
         /* The steps are those of all keys: the first warpgroup begins with them. */
@@ -43,15 +88,16 @@ struct Ranges {
     __device__ __forceinline__ static int last_tile(const Params &, int begin_tile) { return begin_tile; }
 
     /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */
-    __device__ __forceinline__ static int diagonal(const Params &params, int key, int tile, int q_tile)
+    __device__ __forceinline__ static int diagonal(const Params &, const Bounds &bounds, int, int tile, int q_tile)
     {
-        return key - params.shift - tile * q_tile;
+        return bounds.query - tile * q_tile;
     }
 
-    __device__ __forceinline__ static bool is_cut(const Params &params, int first_key, int keys, int diagonal)
+    __device__ __forceinline__ static bool is_cut(const Params &params, const Bounds &bounds, int, int keys,
+                                                  int diagonal)
     {
         return diagonal + keys - 1 - params.window.right > 0 || diagonal + params.window.left < params.q_tile - 1 ||
-               first_key + keys > params.kv_len;
+               keys > bounds.keys;
     }
 
     /* The columns that see a key: from `first` to before `end`. */
@@ -61,18 +107,38 @@ struct Ranges {
         __device__ __forceinline__ bool has(int column) const { return column >= first && column < end; }
     };
 
-    __device__ __forceinline__ static Columns visible(const Params &params, int first_key, int row, int diagonal,
-                                                      int column)
+    __device__ __forceinline__ static Columns visible(const Params &params, const Bounds &bounds, int, int row,
+                                                      int diagonal, int column)
     {
-        if (first_key + row >= params.kv_len)
+        if (row >= bounds.keys)
             return {0, 0};
         const int at = diagonal + row - column;
         return {at - params.window.right, at + params.window.left + 1};
     }
 
-    __device__ __forceinline__ static int q_coordinate(int row) { return row; }
-    __device__ __forceinline__ static int key_coordinate(const WorkTile &, int key) { return key; }
-    __device__ __forceinline__ static int batch_coordinate(int batch) { return batch; }
+    struct Place {
+        int row, head, end, wrap;
+    };
+
+    __device__ __forceinline__ static Place q_place(const WorkTile &work, int row, int head, int)
+    {
+        return {work.q_row + row, head, work.q_end, work.wrap};
+    }
+    __device__ __forceinline__ static Place key_place(const WorkTile &work, int key)
+    {
+        return {work.k_row + key, work.kv_head, work.k_end, work.wrap};
+    }
+
+    __device__ __forceinline__ static void load(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
+                                                uint64_t l2_policy, int column, const Place &place)
+    {
+        tma_load(shared, map, barrier, l2_policy, column, place.row, place.head, place.end, place.wrap);
+    }
+    __device__ __forceinline__ static void store_once(const CUtensorMap *map, uint32_t shared, int column,
+                                                      const Place &place)
+    {
+        tma_store_once(map, shared, column, place.row, place.head, place.end, place.wrap);
+    }
 };
 
 } // namespace sm90_bwd

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/device/slab.cuh"
+#include "kernels/family/lengths.cuh"
 #include "kernels/sm90/bwd/params.h"
 
 namespace sm90_bwd {
@@ -19,21 +20,43 @@ constexpr int THREADS = SM90_BWD_ROW_THREADS;
 
 struct RowBlock {
     int64_t head_index, batch, head, first_row;
+    int q_first, q_len; /* packed: the sequence's first row in Q; rows of the sequence */
+    int64_t lse_row;    /* row 0 of the sequence and head in LSE */
 };
 
-/* number: of all heads' row blocks. */
-template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Params &params, unsigned number)
+/* number: of all heads' row blocks. Packed: batch is 0, as sequences have no stride of their own. A sequence's last row
+ * block may have no row. */
+template <int HEAD_DIM, bool IS_PACKED>
+__device__ __forceinline__ RowBlock row_block(const Params &params, unsigned number)
 {
+    if constexpr (IS_PACKED) {
+        constexpr int ROWS = ROW_BLOCK_ROWS<HEAD_DIM>;
+        const unsigned row_blocks = params.row_blocks, head = number / row_blocks, i = number - head * row_blocks;
+        const family::Sequence s = family::sequence_at(params.lengths, params.order.row_blocks[i], 0, 0);
+        return {head,
+                0,
+                head,
+                (static_cast<int64_t>(i) - (s.q_first / ROWS + s.number)) * ROWS,
+                s.q_first,
+                s.q_len,
+                head * params.lengths.total_q + s.q_first};
+    }
     const unsigned row_blocks = params.row_blocks, heads = params.q_heads; /* a division of 64 bits takes long */
     const unsigned head_index = number / row_blocks, batch = head_index / heads;
-    return {head_index, batch, head_index - batch * heads,
-            static_cast<int64_t>(number - head_index * row_blocks) * ROW_BLOCK_ROWS<HEAD_DIM>};
+    return {head_index,
+            batch,
+            head_index - batch * heads,
+            static_cast<int64_t>(number - head_index * row_blocks) * ROW_BLOCK_ROWS<HEAD_DIM>,
+            0,
+            params.q_len,
+            static_cast<int64_t>(head_index) * params.q_len};
 }
 
 template <typename T>
 __device__ __forceinline__ T *head_pointer(const struct attn_tensor &tensor, const RowBlock &block)
 {
-    return static_cast<T *>(tensor.data) + block.batch * tensor.stride_batch + block.head * tensor.stride_head;
+    return static_cast<T *>(tensor.data) + block.batch * tensor.stride_batch + block.head * tensor.stride_head +
+           block.q_first * tensor.stride_row;
 }
 
 } // namespace sm90_bwd

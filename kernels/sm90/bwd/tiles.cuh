@@ -175,8 +175,8 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t operands_full;   /* what is kept in registers of a work tile's K and V is there */
     int kv_work[S::KV_WARPS]; /* how many work tiles each KV warp has finished */
     PairSmem<Tile> pair;
-    alignas(
-        16) WorkTile work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */
+    alignas(16) WorkTileOf<
+        Tile> work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */
 };
 
 /* The block's tile of keys of a work tile. */
@@ -204,6 +204,8 @@ template <typename Tile> __device__ __forceinline__ int summed_tile(const Params
 template <typename Tile> __device__ __forceinline__ int head_tiles(const Params &params)
 {
     constexpr int MULTIPLE = Traits<Tile>::ROW_BLOCK_TILES;
+    if constexpr (Tile::Work::HAS_RANGES)
+        return params.row_blocks * MULTIPLE;
     return (params.q_tiles + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
 }
 
@@ -211,6 +213,17 @@ template <typename Tile> __device__ __forceinline__ int head_tiles(const Params 
 template <typename Tile> __device__ __forceinline__ int tile_index(const Params &params, int batch, int head, int tile)
 {
     return (batch * params.q_heads + head) * head_tiles<Tile>(params) + tile;
+}
+
+/* The same of a work tile's sequence. */
+template <typename Tile>
+__device__ __forceinline__ int tile_index(const Params &params, const WorkTileOf<Tile> &work, int batch, int head,
+                                          int tile)
+{
+    if constexpr (Tile::Work::HAS_RANGES)
+        return work.first_q_tile + head * head_tiles<Tile>(params) + tile;
+    else
+        return tile_index<Tile>(params, batch, head, tile);
 }
 
 } // namespace sm90_bwd

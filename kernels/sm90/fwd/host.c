@@ -132,7 +132,7 @@ static void set_sections(struct fused_sm90_fwd_params *params, const struct attn
 /* How the kernels ahead list the work tiles of packed sequences. */
 static struct family_tiling tiling_of(const struct fused_sm90_fwd_tile *tile)
 {
-    return (struct family_tiling){false, tile->block_m, tile->block_n, false};
+    return (struct family_tiling){false, tile->block_m, tile->block_n, false, 0};
 }
 
 /* Windows and lengths; the counter is behind the list of work tiles in the workspace. */

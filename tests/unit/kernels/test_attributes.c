@@ -144,7 +144,7 @@ static const struct {
          ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS | ATTN_WITH_CACHE_DTYPE},
     {"fused_sm80", ATTN_CUDA,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
-    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW},
+    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS},
     {"naive", ATTN_CPU,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
          ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
@@ -157,17 +157,11 @@ static const struct {
     {"null", ATTN_CPU, ~0u},
     {"null", ATTN_CUDA, ~0u}};
 
-/* What the forward of an implementation computes besides. */
-static unsigned of_forward_alone(const struct attn_impl *impl)
-{
-    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_PACKED_LENGTHS : 0;
-}
-
 static unsigned known_of(const struct attn_impl *impl, enum attn_mode mode)
 {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, impl->name) == 0 && known[i].platform == impl->platform)
-            return known[i].known | (mode == ATTN_FWD ? of_forward_alone(impl) : 0);
+            return known[i].known;
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* The main kernel of the sm_90 backward of windows. */
+/* The main kernel of the sm_90 backward of windows and packed lengths. */
 #include "kernels/sm90/bwd/instance.cuh"
 #include "kernels/sm90/bwd/ranges.cuh"
 
