@@ -102,11 +102,11 @@ fused_here() {
         /^[a-z]/ && $1 != name { name = "" }'
 }
 
-# Their tiles, as --impl takes them, a line each; with "dense" those that take dense attention.
+# Their tiles, as --impl takes them, a line each; with "dense" those that take dense attention without a cache.
 tiles_here() {
     "$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," -v which="${1:-all}" '/^[a-z]/ { impl = $1 }
-        $1 == "variant" && index(ours, "," impl ",") && (which == "all" || !/not dense attention/) {
-            print impl ":" $2 }'
+        $1 == "variant" && index(ours, "," impl ",") &&
+            (which == "all" || (!/not dense attention/ && $2 !~ /^decode_/)) { print impl ":" $2 }'
 }
 
 test_stage() {
@@ -157,6 +157,15 @@ verify_stage() {
             step "${variant#*:}-det" "$fabench" verify --device cuda:0 --preset quick --mode bwd --deterministic \
                 --d "${head_dim%%_*}" --impl "$variant" --out none
     done
+    # Caches: random problems; numbers of splits, of which some are more than a short cache has tiles.
+    if [[ ,$(fused_here), == *,fused_sm90,* ]]; then
+        step random-decode "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode decode --d 64,128,256 \
+            --impl fused_sm90 --out none
+        for steps in 1 2 7 40 256; do
+            checked "decode-splits-$steps" --mode decode --d 64,128,256 --dtype fp16,bf16 --heads 8 --kv-heads 2 \
+                --lengths uniform:20:6000 --batch 5 --seqlen 1,5 --page-size 16 --splits "$steps" --impl fused_sm90
+        done
+    fi
     # What runs where thread blocks have less shared memory.
     step smem-99kb "$fabench" verify --device cuda:0 --impl fused_sm80:smem_99kb --out none
     # And at the measured lengths, where a block computes many tiles; at a length that no tile divides, where the second

@@ -80,7 +80,7 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
                                     struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const bool packed = p->lengths == ATTN_PACKED;
+    const bool packed = p->lengths == ATTN_PACKED, paged = p->lengths == ATTN_CACHE && p->page_size != 0;
     const struct {
         const char *name;
         const struct attn_tensor *tensor;
@@ -96,8 +96,14 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
             continue;
         if (used[i].tensor->data == NULL)
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s is missing", used[i].name);
-        if (!is_aligned(used[i].tensor, packed ? 1 : p->batch, used[i].is_kv ? p->kv_heads : p->q_heads,
+        const bool is_paged = paged && used[i].is_kv;
+        if (!is_aligned(used[i].tensor,
+                        packed     ? 1
+                        : is_paged ? p->pages
+                                   : p->batch,
+                        used[i].is_kv ? p->kv_heads : p->q_heads,
                         packed          ? INT64_MAX
+                        : is_paged      ? p->page_size
                         : used[i].is_kv ? p->kv_len
                                         : p->q_len))
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its pointer and strides must be multiples of %d bytes",
@@ -108,6 +114,12 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");
     if (packed && (tensors->cu_seqlens_q == NULL || tensors->cu_seqlens_k == NULL))
         return attn_fail(why, ATTN_UNSUPPORTED, "cu_seqlens_q or cu_seqlens_k is missing");
+    if (p->lengths == ATTN_CACHE && tensors->seqused_k == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "seqused_k is missing");
+    if (paged && tensors->page_table == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "page_table is missing");
+    if (p->has_sink && tensors->sink == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "sink is missing");
     if (p->mask_block != 0 && tensors->block_mask == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "block_mask is missing");
     return ATTN_OK;

@@ -4,24 +4,39 @@
 
 #include "kernels/common/checks.h"
 
+static enum attn_direction_number number_of(const struct attn_dispatch *dispatch, const struct attn_request *request)
+{
+    if (request->mode == ATTN_BWD)
+        return ATTN_DIRECTION_BWD;
+    return request->problem->lengths == ATTN_CACHE && dispatch->directions[ATTN_DIRECTION_DECODE] != NULL
+               ? ATTN_DIRECTION_DECODE
+               : ATTN_DIRECTION_FWD;
+}
+
+const struct attn_direction *attn_direction_of(const struct attn_dispatch *dispatch, const struct attn_request *request)
+{
+    return dispatch->directions[number_of(dispatch, request)];
+}
+
 enum attn_status attn_dispatch_accepts(const struct attn_dispatch *dispatch, size_t variants,
                                        const struct attn_request *request, struct attn_message *why)
 {
-    enum attn_status status = attn_check_request(request, &dispatch->range, why);
+    const enum attn_direction_number number = number_of(dispatch, request);
+    enum attn_status status = attn_check_request(request, &dispatch->ranges[number], why);
 
     if (variants >= ATTN_MAX_VARIANTS)
         return attn_fail(why, ATTN_UNSUPPORTED, "has %zu variants and a list of %d: raise ATTN_MAX_VARIANTS", variants,
                          ATTN_MAX_VARIANTS - 1);
     if (status == ATTN_OK)
         status = dispatch->check_device(request, why);
-    return status == ATTN_OK ? dispatch->directions[request->mode]->accepts(request, why) : status;
+    return status == ATTN_OK ? dispatch->directions[number]->accepts(request, why) : status;
 }
 
 enum attn_status attn_dispatch_launch(const struct attn_dispatch *dispatch, size_t variants,
                                       const struct attn_request *request, const struct attn_tensors *tensors,
                                       const struct attn_run *run, struct attn_message *why)
 {
-    const struct attn_direction *direction = dispatch->directions[request->mode];
+    const struct attn_direction *direction = attn_direction_of(dispatch, request);
     enum attn_status status = attn_dispatch_accepts(dispatch, variants, request, why);
 
     if (status == ATTN_OK)
@@ -50,8 +65,10 @@ size_t attn_dispatch_variants(const struct attn_dispatch *dispatch, struct attn_
 {
     size_t count = 0;
 
-    for (int mode = ATTN_FWD; mode <= ATTN_BWD; mode++) {
-        const struct attn_tile_table *table = dispatch->directions[mode]->tiles;
+    for (int number = 0; number < ATTN_DIRECTIONS; number++) {
+        if (dispatch->directions[number] == NULL)
+            continue;
+        const struct attn_tile_table *table = dispatch->directions[number]->tiles;
         for (const struct attn_tile *tile = NULL; (tile = attn_next_tile(table, tile)) != NULL; count++)
             if (count + 1 < ATTN_MAX_VARIANTS)
                 variants[count] = tile->shown;

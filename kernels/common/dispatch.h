@@ -1,4 +1,4 @@
-/* What the CUDA implementations have in common on the host: an implementation is a check of the device and two
+/* What the CUDA implementations have in common on the host: an implementation is a check of the device and two or three
  * directions, and dispatch.c has the functions of struct attn_impl that follow from them. The file of an
  * implementation reads
  *
@@ -27,7 +27,7 @@ struct attn_tile {
 };
 
 struct attn_tile_table {
-    const char *direction;    /* "forward" or "backward", for messages */
+    const char *direction;    /* "forward", "backward" or "decode", for messages */
     const void *const *lists; /* of rows of row_bytes each, which begin with struct attn_tile; NULL ends them */
     size_t row_bytes;
     /* Estimated time of a tile, in any unit. NULL: the rows are in the order of preference. */
@@ -53,7 +53,11 @@ static inline int64_t attn_tiles(int64_t len, int64_t tile) { return (len + tile
 
 /* The directions of a kernel. */
 
-/* One direction (forward or backward) of an implementation. */
+/* Which direction a request is for: that of its enum attn_mode, or a forward against a cache (ATTN_CACHE), where the
+ * implementation has one. */
+enum attn_direction_number { ATTN_DIRECTION_FWD, ATTN_DIRECTION_BWD, ATTN_DIRECTION_DECODE, ATTN_DIRECTIONS };
+
+/* One direction of an implementation. */
 struct attn_direction {
     /* Sees a request that attn_check_request (checks.h) and the implementation's check have accepted. Adds what
      * depends on the tiles: a forced variant, shared memory, the number of tiles. The other functions see only what
@@ -68,18 +72,20 @@ struct attn_direction {
 
 struct attn_dispatch {
     enum attn_status (*check_device)(const struct attn_request *, struct attn_message *why);
-    const struct attn_direction *directions[2]; /* by enum attn_mode */
-    struct attn_range range;
+    const struct attn_direction *directions[ATTN_DIRECTIONS]; /* decode may be NULL: then the forward sees caches */
+    struct attn_range ranges[ATTN_DIRECTIONS];
 };
 
-enum { ATTN_MAX_VARIANTS = 32 }; /* of an implementation, both directions together, and the end of the list */
+const struct attn_direction *attn_direction_of(const struct attn_dispatch *, const struct attn_request *);
+
+enum { ATTN_MAX_VARIANTS = 32 }; /* of an implementation, all directions together, and the end of the list */
 
 /* variants: how many the implementation has. With more than its list has room for it refuses every request. */
 enum attn_status attn_dispatch_accepts(const struct attn_dispatch *, size_t variants, const struct attn_request *,
                                        struct attn_message *why);
 enum attn_status attn_dispatch_launch(const struct attn_dispatch *, size_t variants, const struct attn_request *,
                                       const struct attn_tensors *, const struct attn_run *, struct attn_message *why);
-/* Fills the list of variants: those of the forward, those of the backward, a row without a name. Returns how many there
+/* Fills the list of variants: those of the forward, the backward, decode, a row without a name. Returns how many there
  * are, also where the list has no room for all. */
 size_t attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant variants[ATTN_MAX_VARIANTS]);
 
@@ -98,11 +104,11 @@ size_t attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant 
     }                                                                                                                  \
     static size_t workspace_bytes(const struct attn_request *request)                                                  \
     {                                                                                                                  \
-        return dispatch.directions[request->mode]->workspace_bytes(request);                                           \
+        return attn_direction_of(&dispatch, request)->workspace_bytes(request);                                        \
     }                                                                                                                  \
     static const char *variant(const struct attn_request *request)                                                     \
     {                                                                                                                  \
-        return attn_chosen_variant(dispatch.directions[request->mode]->tiles, request);                                \
+        return attn_chosen_variant(attn_direction_of(&dispatch, request)->tiles, request);                             \
     }                                                                                                                  \
     static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,             \
                                    const struct attn_run *run, struct attn_message *why)                               \

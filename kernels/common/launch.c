@@ -77,19 +77,20 @@ struct dimension {
     int64_t size, bytes; /* bytes: from one to the next */
 };
 
-/* A map of the columns and of `count` dimensions, with boxes of box_rows of the first of them. */
-static enum attn_status encode_map(CUtensorMap *map, const char *name, void *data, const struct attn_problem *problem,
-                                   const struct dimension *outer, int count, int box_rows, struct attn_message *why)
+/* A map of the columns and of `count` dimensions; of the shape dtype, head_dim and the boxes count. */
+static enum attn_status encode_map(CUtensorMap *map, const char *name, void *data, const struct tensor_map_shape *shape,
+                                   const struct dimension *outer, int count, struct attn_message *why)
 {
     const encode_function encode = find_encode();
-    cuuint64_t sizes[MAX_RANK] = {(cuuint64_t)problem->head_dim}, strides[MAX_RANK - 1];
-    const cuuint32_t box[MAX_RANK] = {PANEL_COLUMNS, (cuuint32_t)box_rows, 1, 1, 1}, steps[MAX_RANK] = {1, 1, 1, 1, 1};
+    cuuint64_t sizes[MAX_RANK] = {(cuuint64_t)shape->head_dim}, strides[MAX_RANK - 1];
+    const cuuint32_t box[MAX_RANK] = {PANEL_COLUMNS, (cuuint32_t)shape->box_rows, (cuuint32_t)shape->box_heads, 1, 1};
+    const cuuint32_t steps[MAX_RANK] = {1, 1, 1, 1, 1};
 
     if (encode == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled (CUDA 12.0)");
     for (int i = 0; i < count; ++i) {
         /* A dimension of length 1 is never stepped over: any legal stride will do. */
-        const int64_t bytes = outer[i].size == 1 ? problem->head_dim * ELEMENT_BYTES : outer[i].bytes;
+        const int64_t bytes = outer[i].size == 1 ? shape->head_dim * ELEMENT_BYTES : outer[i].bytes;
         if (bytes <= 0 || bytes >= MAX_STRIDE_BYTES || bytes % 16 != 0)
             return attn_fail(why, ATTN_UNSUPPORTED,
                              "tensor %s: its %s stride of %lld bytes must be a multiple of 16 from 16 to 2^40", name,
@@ -98,28 +99,36 @@ static enum attn_status encode_map(CUtensorMap *map, const char *name, void *dat
         strides[i] = (cuuint64_t)bytes;
     }
     const CUresult result =
-        encode(map, problem->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        encode(map, shape->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                (cuuint32_t)count + 1, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         return attn_fail(
             why, ATTN_ERROR,
             "tensor %s: cuTensorMapEncodeTiled failed (%d) for %lld columns, %lld rows of %lld bytes, %lld "
-            "heads of %lld bytes, %d rows a box",
+            "heads of %lld bytes, %d rows of %d heads a box",
             name, (int)result, (long long)sizes[0], (long long)sizes[1], (long long)strides[0], (long long)sizes[2],
-            (long long)strides[1], box_rows);
+            (long long)strides[1], shape->box_rows, shape->box_heads);
     return ATTN_OK;
+}
+
+enum attn_status tensor_map_encode_shape(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                         const struct tensor_map_shape *shape, struct attn_message *why)
+{
+    const struct dimension outer[] = {{"row", shape->len, t->stride_row * ELEMENT_BYTES},
+                                      {"head", shape->heads, t->stride_head * ELEMENT_BYTES},
+                                      {"batch", shape->batch, t->stride_batch * ELEMENT_BYTES}};
+
+    return encode_map(map, name, t->data, shape, outer, 3, why);
 }
 
 enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
                                    const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                    struct attn_message *why)
 {
-    const struct dimension outer[] = {{"row", len, t->stride_row * ELEMENT_BYTES},
-                                      {"head", heads, t->stride_head * ELEMENT_BYTES},
-                                      {"batch", problem->batch, t->stride_batch * ELEMENT_BYTES}};
+    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads, problem->batch, box_rows, 1};
 
-    return encode_map(map, name, t->data, problem, outer, 3, box_rows, why);
+    return tensor_map_encode_shape(map, name, t, &shape, why);
 }
 
 enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, const struct attn_tensor *t,
@@ -139,5 +148,6 @@ enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, co
     if (problem->lengths == ATTN_PACKED && (row_bytes <= 0 || row_bytes >= INT64_C(1) << 34))
         return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its row stride of %lld bytes must be below 2^34", name,
                          (long long)row_bytes);
-    return encode_map(map, name, t->data, problem, problem->lengths == ATTN_PACKED ? packed : fixed, 4, box_rows, why);
+    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads, problem->batch, box_rows, 1};
+    return encode_map(map, name, t->data, &shape, problem->lengths == ATTN_PACKED ? packed : fixed, 4, why);
 }

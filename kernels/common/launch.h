@@ -34,9 +34,20 @@ enum attn_status attn_cuda_failure(const char *call, cudaError_t error, struct a
 /* CUtensorMap of a tensor for the copy engine (TMA) of sm_90 and newer, rank 4, made on the host. CUDA driver API,
  * "Tensor Map Object Management". */
 
-/* Coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim] in dtype (16 bits); a copy moves a panel
- * of 64 columns x box_rows (at most 256) rows, in shared memory rows of 128 bytes with the 128B swizzle. Refuses, with
- * the reason, a tensor that a map cannot describe; `name` is the tensor's. */
+/* What a map describes: coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim], whose elements
+ * have 16 bits; of a paged cache pages are the batch. A copy moves a panel of 64 columns x box_rows rows of box_heads
+ * heads (at most 256 each), in shared memory rows of 128 bytes with the 128B swizzle, those of a head together. */
+struct tensor_map_shape {
+    enum attn_dtype dtype;
+    int64_t head_dim, len, heads, batch;
+    int box_rows, box_heads;
+};
+
+/* Refuses, with the reason, a tensor that a map cannot describe; `name` is the tensor's. */
+enum attn_status tensor_map_encode_shape(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                         const struct tensor_map_shape *shape, struct attn_message *why);
+
+/* The same with the problem's batch, head_dim and dtype, and boxes of one head. */
 enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
                                    const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                    struct attn_message *why);

@@ -13,11 +13,13 @@ static enum attn_status check_device(const struct attn_request *request, struct 
     return ATTN_OK;
 }
 
+/* Beyond dense attention, in both directions. */
+enum {
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK
+};
 static const struct attn_dispatch dispatch = {.check_device = check_device,
                                               .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
-                                              .range = {ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP |
-                                                            ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK,
-                                                        256}};
+                                              .ranges = {{KNOWN, 256}, {KNOWN, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm80 = {

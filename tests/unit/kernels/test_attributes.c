@@ -1,5 +1,5 @@
 /* What a request asks beyond dense attention (attn_attributes) is refused in words by every implementation that has not
- * named it; what fused_sm80 has kernels for. Needs no device. */
+ * named it; what fused_sm80 and fused_sm90's decode have kernels for. Needs no device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #ifdef FABENCH_WITH_CUDA
 #include "kernels/sm80/bwd/params.h"
 #include "kernels/sm80/fused_sm80.h"
+#include "kernels/sm90/fused_sm90.h"
 #endif
 #include "reference/registry.h"
 #include "tests/dense.h"
@@ -157,8 +158,13 @@ static const struct {
     {"null", ATTN_CPU, ~0u},
     {"null", ATTN_CUDA, ~0u}};
 
-static unsigned known_of(const struct attn_impl *impl, enum attn_mode mode)
+/* Of fused_sm90, whose forward against a cache is a direction of its own. */
+enum { SM90_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK };
+
+static unsigned known_of(const struct attn_impl *impl, const struct attn_request *request)
 {
+    if (strcmp(impl->name, "fused_sm90") == 0 && request->mode == ATTN_FWD && request->problem->lengths == ATTN_CACHE)
+        return SM90_DECODE;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, impl->name) == 0 && known[i].platform == impl->platform)
             return known[i].known;
@@ -175,7 +181,7 @@ static void check_impl(const struct attn_impl *impl)
         struct attn_message why = {""};
         request.device = impl->platform == ATTN_CUDA ? &gpu : &cpu;
         const enum attn_status status = impl->accepts(&request, &why);
-        const unsigned own = known_of(impl, request.mode);
+        const unsigned own = known_of(impl, &request);
         const bool is_known = !(a->bit & ~own), is_next = is_known || !(a->bit & own);
         /* Of two bits that are unknown the first one's words are said. */
         const bool is_refused = strcmp(why.text, a->words) == 0 ||
@@ -187,6 +193,67 @@ static void check_impl(const struct attn_impl *impl)
 }
 
 #ifdef FABENCH_WITH_CUDA
+/* What fused_sm90's decode takes and refuses, each attribute beside a cache. */
+static void decode_has_a_direction(void **state)
+{
+    struct asked all[ASKED];
+    int taken = 0;
+    (void)state;
+    fill_asked(all);
+    for (int i = 0; i < ASKED; i++) {
+        struct attn_request request = request_of(&all[i], ATTN_FWD);
+        struct attn_message why = {""};
+        if (all[i].bit == ATTN_WITH_PACKED_LENGTHS) /* not beside a cache */
+            continue;
+        all[i].problem.lengths = ATTN_CACHE;
+        all[i].problem.dtype = all[i].bit == ATTN_WITH_8_BIT ? ATTN_E4M3 : ATTN_BF16;
+        all[i].problem.pages = 99, all[i].problem.q_len = 1;
+        request.device = &gpu;
+        const bool is_known = !(all[i].bit & ~known_of(&attn_fused_sm90, &request));
+        const enum attn_status status = attn_fused_sm90.accepts(&request, &why);
+        if ((status == ATTN_OK) != is_known || (!is_known && strcmp(why.text, all[i].words) != 0))
+            fail_msg("%s: status %d, '%s'", all[i].words, (int)status, why.text);
+        taken += is_known;
+    }
+    assert_int_equal(taken, 6);
+}
+
+/* The words of a refused value; NULL: it is taken. */
+static void check_decode(const char *words, struct attn_problem p, int64_t splits)
+{
+    const struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD, .splits = splits};
+    struct attn_message why = {""};
+    const enum attn_status status = attn_fused_sm90.accepts(&request, &why);
+    if (status != (words ? ATTN_UNSUPPORTED : ATTN_OK) || (words && !strstr(why.text, words)))
+        fail_msg("status %d, '%s' where '%s' was expected", (int)status, why.text, words ? words : "");
+    if (status == ATTN_OK)
+        assert_true(attn_fused_sm90.workspace_bytes(&request) > 0 || splits == 1);
+}
+
+static void decode_refuses_values_in_words(void **state)
+{
+    struct attn_problem p = dense, one;
+    (void)state;
+    p.lengths = ATTN_CACHE;
+    p.dtype = ATTN_BF16;
+    p.kv_len = 5000;
+    p.pages = 1000;
+    for (int64_t q_len = 1; q_len <= 16; q_len++)
+        for (int64_t head_dim = 64; head_dim <= 256; head_dim *= 2)
+            for (int64_t page = 0; page <= 80; page += 8) {
+                one = p;
+                one.q_len = q_len, one.head_dim = head_dim, one.page_size = page;
+                check_decode(NULL, one, page / 8);
+            }
+    check_decode("17 new rows of a sequence: decode takes 1 to 16", (one = p, one.q_len = 17, one), 0);
+    p.q_len = 1;
+    check_decode("head_dim 96: decode takes 64, 128 and 256", (one = p, one.head_dim = 96, one), 0);
+    check_decode("257 splits: decode takes up to 256", p, 257);
+    check_decode("pages of 12 rows: decode takes multiples of 8", (one = p, one.page_size = 12, one), 0);
+    check_decode("takes fp16 and bf16 only", (one = p, one.dtype = ATTN_FP32, one), 0);
+    check_decode("are more than 2147483647", (one = p, one.batch = 1 << 30, one), 0);
+}
+
 /* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
  * elsewhere, with tiles that fit. */
 static void all_fits_into_99_kb(void **state)
@@ -301,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_seen_alone),          cmocka_unit_test(every_implementation_refuses_in_words),
 #ifdef FABENCH_WITH_CUDA
+        cmocka_unit_test(decode_has_a_direction),      cmocka_unit_test(decode_refuses_values_in_words),
         cmocka_unit_test(all_fits_into_99_kb),         cmocka_unit_test(every_sparse_tile_has_windows),
         cmocka_unit_test(windows_alone_have_no_lists), cmocka_unit_test(every_tile_rounds_dq),
 #endif

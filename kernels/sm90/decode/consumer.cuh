@@ -1,0 +1,263 @@
+/* The consumer warpgroup of the sm_90 decode: S = Q K^T, P = exp(S), O += P V of a tile of query rows, key tile by key
+ * tile, and what becomes of O. */
+#pragma once
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/softmax.cuh"
+#include "kernels/device/warp_matrix.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/decode/combine.cuh"
+#include "kernels/sm90/decode/rows.cuh"
+
+namespace sm90_decode {
+
+/* The two rows of a thread, of which four threads share each: sums are those of the thread's columns. */
+struct ThreadRows {
+    RowSums at[2];
+    SeenKeys seen[2];
+};
+
+/* One lane of each warp says that the warp has finished with a buffer. */
+__device__ __forceinline__ void release(const uint64_t *empty)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(shared_address(empty));
+}
+
+/* S = Q K^T of a tile. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void compute_scores(float (&s)[Tile::SCORES], uint32_t q, uint32_t k)
+{
+    wgmma_hold(s);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
+        const int panel = step / 4, within = step % 4 * 32;
+        wgmma<T, Tile::TILE_KEYS>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+            s, q + (panel * Tile::Q_PANEL_BYTES + within) / 16, k + (panel * Tile::KV_PANEL_BYTES + within) / 16,
+            step > 0);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    wgmma_hold(s);
+}
+
+/* O += P V of a tile. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void add_output(float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2],
+                                           uint32_t (&p)[Tile::SCORES / 2], uint32_t v)
+{
+    wgmma_hold(p);
+#pragma unroll
+    for (int i = 0; i < Tile::OUTPUTS; ++i)
+        wgmma_hold(o[i]);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+        for (int step = 0; step < Tile::TILE_KEYS / 16; ++step)
+            wgmma<T, Tile::COLUMNS>::template registers<WGMMA_MN_MAJOR>(
+                o[i], &p[4 * step], v + (i * Tile::OUTPUT_PANELS * Tile::KV_PANEL_BYTES + step * 16 * ROW_BYTES) / 16,
+                true);
+    wgmma_commit();
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < Tile::OUTPUTS; ++i)
+        wgmma_hold(o[i]);
+}
+
+/* Scores of keys that the rows do not see become -inf, whatever they are. */
+template <int SCORES>
+__device__ __forceinline__ void mask_tile(float (&s)[SCORES], const ThreadRows &rows, int first_key)
+{
+    const int column = first_key + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < SCORES; ++i) {
+        const int key = column + 8 * (i / 4) + i % 2;
+        const SeenKeys &seen = rows.seen[i / 2 % 2];
+        if (key < seen.first || key >= seen.last)
+            s[i] = -INFINITY;
+    }
+}
+
+/* S becomes P, rounded in p; O is rescaled where a row max of the warp has moved. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void softmax_step(float (&s)[Tile::SCORES], uint32_t (&p)[Tile::SCORES / 2],
+                                             float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], ThreadRows &rows,
+                                             float scale)
+{
+    float top[2], reference[2], alpha[2];
+
+    float_row_max(top, s);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        RowSums &row = rows.at[half];
+        const float now = fmaxf(row.max_log2, top[half] * scale);
+        reference[half] = now == -INFINITY ? 0.0f : now;
+        alpha[half] = exp2_approx(row.max_log2 - reference[half]);
+        row.max_log2 = now;
+        row.sum *= alpha[half];
+        row.rounded *= alpha[half];
+    }
+    if (__any_sync(WHOLE_WARP, alpha[0] != 1.0f || alpha[1] != 1.0f)) {
+#pragma unroll
+        for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+            for (int j = 0; j < Tile::COLUMNS / 2; ++j)
+                o[i][j] *= alpha[j / 2 % 2];
+    }
+#pragma unroll
+    for (int i = 0; i < Tile::SCORES; i += 2) {
+        const int half = i / 2 % 2;
+        const float low = exp2_approx(fmaf(s[i], scale, -reference[half]));
+        const float high = exp2_approx(fmaf(s[i + 1], scale, -reference[half]));
+        p[i / 2] = pack2<T>(low, high);
+        const float2 rounded = unpack2<T>(p[i / 2]);
+        rows.at[half].sum += low + high;
+        rows.at[half].rounded += rounded.x + rounded.y;
+    }
+}
+
+/* Rows of V that hold no key of [begin, end), counted from the tile's first one, become zeros: what is there may be
+ * NaN, and 0 * NaN is NaN. For the products behind it the writes are made visible. */
+template <typename Tile> __device__ __forceinline__ void clear_unused_values(uint32_t v, int begin, int end)
+{
+    constexpr int CHUNKS = Tile::PANELS * 8; /* of 16 bytes in a row */
+    const float zeros[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+
+    for (int i = threadIdx.x; i < Tile::TILE_KEYS * CHUNKS; i += CONSUMER_THREADS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS;
+        if (row < begin || row >= end)
+            store_shared_float4(v + chunk / 8 * Tile::KV_PANEL_BYTES + row * ROW_BYTES + chunk % 8 * 16, zeros);
+    }
+    async_proxy_fence();
+    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
+}
+
+/* O of a whole item, to where it belongs. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_item(const float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], const ThreadRows &rows,
+                                           const Params &params, const Part &part, const RowTile &tile, int first_row)
+{
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const Row where = row_at(params, tile, first_row + 8 * half);
+        if (!where.exists)
+            continue;
+        float lse;
+        const float scale = finish_row(params, rows.at[half], where.head, lse);
+        T *const to = o_row<T>(params, part.sequence, where) + threadIdx.x % 4 * 2;
+        if (threadIdx.x % 4 == 0)
+            params.lse[lse_index(params, part.sequence, where)] = lse;
+#pragma unroll
+        for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+            for (int j = 0; j < Tile::COLUMNS / 8; ++j)
+                *reinterpret_cast<uint32_t *>(to + i * Tile::COLUMNS + 8 * j) =
+                    pack2<T>(o[i][4 * j + 2 * half] * scale, o[i][4 * j + 2 * half + 1] * scale);
+    }
+}
+
+/* O of a part, to its slot. */
+template <typename Tile>
+__device__ __forceinline__ void store_part(const float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], const ThreadRows &rows,
+                                           const Params &params, const Part &part, const RowTile &tile, int first_row)
+{
+    const int64_t slot_row = sm90_decode_slot(&part, part.number) * rows_of_slot(params) + first_row;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (!row_at(params, tile, first_row + 8 * half).exists)
+            continue;
+        const RowSums &row = rows.at[half];
+        const int64_t target = slot_row + 8 * half;
+        float *const to = params.part_o + target * Tile::HEAD_DIM + threadIdx.x % 4 * 2;
+        if (threadIdx.x % 4 == 0)
+            __stcg(params.part_rows + target, make_float4(row.max_log2, row.sum, row.rounded, 0.0f));
+#pragma unroll
+        for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+            for (int j = 0; j < Tile::COLUMNS / 8; ++j)
+                __stcg(reinterpret_cast<float2 *>(to + i * Tile::COLUMNS + 8 * j),
+                       make_float2(o[i][4 * j + 2 * half], o[i][4 * j + 2 * half + 1]));
+    }
+}
+
+/* The key tiles of a part. Releases Q behind its last product. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void
+compute_part(SharedStorage<Tile> &smem, const Params &params, const Part &part, const uint64_t *q_empty, uint32_t query,
+             ThreadRows &rows, float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], PipelineState<Tile::SLOTS> &kv)
+{
+    const SeenKeys first = seen_keys(params, part, 0), last = seen_keys(params, part, params.shape.q_len - 1);
+    const int tiles = part.keys_end > part.keys_begin ? part.tiles : 0;
+    float s[Tile::SCORES];
+    uint32_t p[Tile::SCORES / 2];
+
+    if (tiles == 0)
+        release(q_empty);
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int key = (part.first_tile + tile) * Tile::TILE_KEYS;
+        mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
+        compute_scores<T, Tile>(s, query, wgmma_k_major(shared_address(smem.kv[kv.stage])));
+        release(&smem.kv_empty[kv.stage]);
+        kv.advance();
+        if (tile == tiles - 1)
+            release(q_empty);
+        if (key < last.first || key + Tile::TILE_KEYS > first.last)
+            mask_tile(s, rows, key);
+        softmax_step<T, Tile>(s, p, o, rows, params.scale_log2);
+        mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
+        const uint32_t v = shared_address(smem.kv[kv.stage]);
+        if (key < part.keys_begin || key + Tile::TILE_KEYS > part.keys_end)
+            clear_unused_values<Tile>(v, part.keys_begin - key, part.keys_end - key);
+        add_output<T, Tile>(o, p, wgmma_mn_major(v, Tile::KV_PANEL_BYTES));
+        release(&smem.kv_empty[kv.stage]);
+        kv.advance();
+    }
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params &params)
+{
+    const int first_row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::SLOTS> kv;
+
+    for (;; q.advance()) {
+        mbarrier_wait(shared_address(&smem.q_full[q.stage]), q.phase);
+        const Part part = smem.part[q.stage];
+        if (part.sequence < 0)
+            break;
+        const RowTile tile = row_tile_of(params, part);
+        ThreadRows rows;
+        float o[Tile::OUTPUTS][Tile::COLUMNS / 2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            rows.at[half] = {-INFINITY, 0.0f, 0.0f};
+            rows.seen[half] = seen_keys(params, part, row_at(params, tile, first_row + 8 * half).token);
+        }
+#pragma unroll
+        for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+            for (int j = 0; j < Tile::COLUMNS / 2; ++j)
+                o[i][j] = 0.0f;
+        compute_part<T, Tile>(smem, params, part, &smem.q_empty[q.stage],
+                              wgmma_k_major(shared_address(smem.q[q.stage])), rows, o, kv);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            rows.at[half].sum = quad_sum(rows.at[half].sum);
+            rows.at[half].rounded = quad_sum(rows.at[half].rounded);
+        }
+        if (part.parts == 1) {
+            store_item<T, Tile>(o, rows, params, part, tile, first_row);
+        } else {
+            store_part<Tile>(o, rows, params, part, tile, first_row);
+            combine_part<T, Tile>(smem, params, part);
+        }
+    }
+}
+
+} // namespace sm90_decode

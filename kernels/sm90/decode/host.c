@@ -1,0 +1,187 @@
+/* The host side of fused_sm90's decode: what is refused, the workspace, the kernel's parameters, the launch. */
+#include "kernels/sm90/decode/params.h"
+
+#include <string.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/launch.h"
+#include "kernels/sm90/fused_sm90.h"
+
+enum { MOST_NEW_ROWS = 16, COUNTER_BYTES = 256 /* their size is rounded up to this */ };
+
+static const int64_t MAX_LEN = INT32_MAX - 65536; /* numbers of keys of whole tiles stay within an int */
+static const int64_t MAX_UNITS = INT64_C(1) << 48;
+static const float LOG2_E = 1.4426950408889634f;
+
+static const void *const lists[] = {fused_sm90_decode_d128, fused_sm90_decode_d64, fused_sm90_decode_d256, NULL};
+const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, NULL};
+
+static struct sm90_decode_shape shape_of(const struct attn_request *request, const struct fused_sm90_decode_tile *tile)
+{
+    return sm90_decode_shape_of(request->problem, tile->tile_keys, request->device->multiprocessors, request->splits);
+}
+
+/* The parts of the workspace: where they begin, and their size together. */
+struct workspace {
+    int64_t counters_bytes, part_rows, part_o, bytes;
+};
+
+static struct workspace workspace_of(const struct sm90_decode_shape *shape, int64_t head_dim)
+{
+    const int64_t slots = shape->splits == 1 ? 0 : sm90_decode_slots(shape); /* one split has no parts */
+    const int64_t rows = slots * shape->heads * shape->tokens;
+    struct workspace space = {.counters_bytes = attn_round_up(2 * slots * (int64_t)sizeof(int), COUNTER_BYTES)};
+
+    space.part_rows = space.counters_bytes;
+    space.part_o = space.part_rows + attn_round_up(rows * (int64_t)sizeof(float4), COUNTER_BYTES);
+    space.bytes = space.part_o + rows * head_dim * (int64_t)sizeof(float);
+    return space;
+}
+
+static int greatest_divisor(int a, int b) /* of both */
+{
+    while (b != 0) {
+        const int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static enum attn_status check_values(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+
+    if (p->head_dim != 64 && p->head_dim != 128 && p->head_dim != 256)
+        return attn_fail(why, ATTN_UNSUPPORTED, "head_dim %lld: decode takes 64, 128 and 256", (long long)p->head_dim);
+    if (p->q_len > MOST_NEW_ROWS)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%lld new rows of a sequence: decode takes 1 to %d",
+                         (long long)p->q_len, MOST_NEW_ROWS);
+    if (request->splits < 0 || request->splits > SM90_DECODE_MOST_SPLITS)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%lld splits: decode takes up to %d", (long long)request->splits,
+                         SM90_DECODE_MOST_SPLITS);
+    if (p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "decode takes caches of up to %lld keys", (long long)MAX_LEN);
+    if (p->page_size < 0 || p->page_size % 8 != 0 || p->page_size > MAX_LEN || p->pages > INT32_MAX ||
+        (p->page_size != 0 && p->pages < 1))
+        return attn_fail(why, ATTN_UNSUPPORTED, "pages of %lld rows: decode takes multiples of 8",
+                         (long long)p->page_size);
+    return ATTN_OK;
+}
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    enum attn_status status = check_values(request, why);
+
+    if (status == ATTN_OK) /* that many tiles of rows, or fewer */
+        status = attn_check_grid(p->q_heads / p->kv_heads * p->q_len, p->kv_heads, p->batch, why);
+    if (status != ATTN_OK)
+        return status;
+    const struct fused_sm90_decode_tile *tile = attn_choose_tile(&fused_sm90_decode_tiles, request, why);
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    const struct sm90_decode_shape shape = shape_of(request, tile);
+    if (p->batch * shape.items > MAX_UNITS / attn_tiles(p->kv_len, tile->tile_keys))
+        return attn_fail(why, ATTN_UNSUPPORTED, "%lld tiles of rows and as many keys each are over 2^48 tiles",
+                         (long long)(p->batch * shape.items));
+    return ATTN_OK;
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    struct attn_message why;
+    const struct fused_sm90_decode_tile *tile = attn_choose_tile(&fused_sm90_decode_tiles, request, &why);
+
+    if (!tile)
+        return 0;
+    const struct sm90_decode_shape shape = shape_of(request, tile);
+    return (size_t)workspace_of(&shape, request->problem->head_dim).bytes;
+}
+
+static enum attn_status encode_maps(struct fused_sm90_decode_params *params, const struct attn_problem *p,
+                                    const struct attn_tensors *t, struct attn_message *why)
+{
+    const bool paged = p->page_size != 0;
+    const struct tensor_map_shape rows = {.dtype = p->dtype,
+                                          .head_dim = p->head_dim,
+                                          .len = p->q_len,
+                                          .heads = p->q_heads,
+                                          .batch = p->batch,
+                                          .box_rows = params->shape.tokens,
+                                          .box_heads = params->shape.heads},
+                                  keys = {.dtype = p->dtype,
+                                          .head_dim = p->head_dim,
+                                          .len = paged ? p->page_size : p->kv_len,
+                                          .heads = p->kv_heads,
+                                          .batch = paged ? p->pages : p->batch,
+                                          .box_rows = params->box_rows,
+                                          .box_heads = 1};
+    enum attn_status status = tensor_map_encode_shape(&params->q, "q", &t->q, &rows, why);
+
+    if (status == ATTN_OK)
+        status = tensor_map_encode_shape(&params->k, "k", &t->k, &keys, why);
+    if (status == ATTN_OK)
+        status = tensor_map_encode_shape(&params->v, "v", &t->v, &keys, why);
+    return status;
+}
+
+static enum attn_status set_params(struct fused_sm90_decode_params *params, const struct attn_request *request,
+                                   const struct attn_tensors *t, const struct fused_sm90_decode_tile *tile,
+                                   char *workspace, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const bool paged = p->page_size != 0;
+
+    memset(params, 0, sizeof *params);
+    params->shape = shape_of(request, tile);
+    params->o = t->o;
+    params->lse = t->lse;
+    params->seqused_k = t->seqused_k;
+    params->sink = p->has_sink ? t->sink : NULL;
+    params->page_size = divisor_of(paged ? p->page_size : 1);
+    params->box_rows = tile->tile_keys;
+    if (paged) {
+        params->page_table = t->page_table;
+        params->table_pages = attn_tiles(p->kv_len, p->page_size);
+        params->box_rows = greatest_divisor(tile->tile_keys, (int)p->page_size);
+    }
+    params->q_heads = (int)p->q_heads;
+    params->group = (int)(p->q_heads / p->kv_heads);
+    params->window_right =
+        p->causal ? 0 : (int)(p->window_right < 0 || p->window_right > p->kv_len ? p->kv_len : p->window_right);
+    params->scale_log2 = p->scale * LOG2_E;
+    const struct workspace space = workspace_of(&params->shape, p->head_dim);
+    params->counters = (int *)(void *)workspace;
+    params->part_rows = (float4 *)(void *)(workspace + space.part_rows);
+    params->part_o = (float *)(void *)(workspace + space.part_o);
+    return encode_maps(params, p, t, why);
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_decode_tile *tile = attn_choose_tile(&fused_sm90_decode_tiles, request, why);
+    struct fused_sm90_decode_params params;
+
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    const enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
+    if (status != ATTN_OK)
+        return status;
+    const struct workspace space = workspace_of(&params.shape, p->head_dim);
+    if (space.counters_bytes > 0) {
+        const cudaError_t error = cudaMemsetAsync(params.counters, 0, (size_t)space.counters_bytes, run->stream);
+        if (error != cudaSuccess)
+            return attn_cuda_failure("cudaMemsetAsync", error, why);
+    }
+    return attn_launch_kernel(&(struct attn_launch){.name = "decode",
+                                                    .kernel = (const void *)tile->kernels[p->dtype == ATTN_BF16],
+                                                    .blocks = params.shape.blocks,
+                                                    .threads = tile->threads,
+                                                    .smem_bytes = tile->tile.smem_bytes},
+                              &params, run, why);
+}
+
+const struct attn_direction fused_sm90_decode = {accepts, workspace_bytes, launch, &fused_sm90_decode_tiles};

@@ -1,0 +1,4 @@
+/* The sm_90 decode of head_dim 256. */
+#include "kernels/sm90/decode/instance.cuh"
+
+extern "C" const struct fused_sm90_decode_tile fused_sm90_decode_d256[] = {DECODE_ROW(256, 64, 5){}};

@@ -1,0 +1,57 @@
+/* What the host side of fused_sm90's decode (host.c) and its kernels (kernel.cuh) share: the kernels' parameters and
+ * the table of tiles. C and CUDA C++. */
+#ifndef FABENCH_SM90_DECODE_PARAMS_H
+#define FABENCH_SM90_DECODE_PARAMS_H
+
+#include <stdbool.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/divisor.h"
+#include "kernels/sm90/decode/work.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The parameter of every kernel. */
+struct fused_sm90_decode_params {
+    CUtensorMap q, k, v; /* of k and v a page, or a sequence, is the batch */
+    struct sm90_decode_shape shape;
+    struct attn_tensor o;
+    float *lse;                /* [batch, q_heads, q_len] */
+    const int32_t *seqused_k;  /* [batch] */
+    const int32_t *page_table; /* [batch, table_pages]; NULL = contiguous */
+    const float *sink;         /* [q_heads]; NULL = none */
+    int64_t table_pages;
+    struct divisor page_size; /* 1 where the cache is contiguous */
+    int box_rows;             /* keys of a copy: a divisor of page_size and of a tile */
+    int q_heads, group;       /* group: query heads for each kv head */
+    int window_right;         /* keys right of the diagonal that a row sees; kv_len = all */
+    float scale_log2;         /* scale * log2(e) */
+    /* The workspace. The counters are 0 when the kernel starts. */
+    int *counters;     /* [2][slots]: parts of a group that have come; groups of an item */
+    float4 *part_rows; /* [slot][heads * tokens]: row max (base 2), sum of P, sum of the rounded P */
+    float *part_o;     /* [slot][heads * tokens][head_dim]: sum of P V */
+};
+
+typedef void (*fused_sm90_decode_kernel)(struct fused_sm90_decode_params);
+
+/* A row in the table of tiles; the order is the preference. */
+struct fused_sm90_decode_tile {
+    struct attn_tile tile;
+    int tile_keys, threads;
+    fused_sm90_decode_kernel kernels[2]; /* fp16, bf16 */
+};
+
+/* One array for each head_dim (instances/). */
+extern const struct fused_sm90_decode_tile fused_sm90_decode_d64[], fused_sm90_decode_d128[], fused_sm90_decode_d256[];
+extern const struct attn_tile_table fused_sm90_decode_tiles;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
