@@ -58,7 +58,7 @@ template <typename Tile> struct Walk {
     int first_key; /* the warpgroup's, in its head */
     typename Tile::Work::Bounds bounds;
     int end, first_tile;    /* behind the last step; the first tile of queries that the steps go through */
-    int first_visible_tile; /* the first that sees any of the warpgroup's keys */
+    int pass_limit;         /* which tiles see none of the warpgroup's keys (Work::passes_over) */
     PipelineState<Traits<Tile>::STAGES> pipeline;
     int tile, begin_tile; /* of queries; the work tile's first one */
     int step = 0;
@@ -96,13 +96,13 @@ template <typename Tile> struct Walk {
         first_key = own_kv_tile<Tile>(tile_of_keys) * KV_TILE + group * Traits<Tile>::GROUP_KEYS;
         first_tile = keep_uniform(tile_of_keys.first_tile[0]);
         if constexpr (Traits<Tile>::IS_PAIR) {
-            first_visible_tile = keep_uniform(Tile::Work::first_tile(params, first_key, Tile::Q_TILE));
+            pass_limit = keep_uniform(Tile::Work::first_tile(params, first_key, Tile::Q_TILE));
             /* With another head behind it not more than one step is passed over: the next one that is visible must be
              * in shared memory beside the last. Others have weights of 0. */
             if (params.group > 1)
-                first_visible_tile = min(first_visible_tile, first_tile + 1);
+                pass_limit = min(pass_limit, first_tile + 1);
         } else {
-            first_visible_tile = keep_uniform(tile_of_keys.first_tile[group]);
+            pass_limit = keep_uniform(Tile::Work::pass_limit(tile_of_keys, group));
         }
         tile = begin_tile = keep_uniform(tile_of_keys.begin_tile);
         bounds = Tile::Work::bounds(tile_of_keys, first_key);
@@ -122,7 +122,7 @@ template <typename Tile> struct Walk {
      * its data. The steps that it passes over are given their zeros by skip_steps later. */
     __device__ __forceinline__ void wait_next_visible(Smem<Tile> &smem, const Params &params)
     {
-        while (step < end && tile < first_visible_tile)
+        while (step < end && Tile::Work::passes_over(group, tile, pass_limit))
             advance(params);
         if (step < end)
             mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);

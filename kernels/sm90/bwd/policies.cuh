@@ -43,6 +43,14 @@ struct Dense {
         return params.q_tiles - 1;
     }
 
+    /* Whether no query of a tile sees a key of a KV warpgroup, which then passes over the step. limit: of the warpgroup
+     * and the work tile. */
+    __device__ __forceinline__ static int pass_limit(const WorkTile &work, int group) { return work.first_tile[group]; }
+    __device__ __forceinline__ static bool passes_over([[maybe_unused]] int group, int tile, int limit)
+    {
+        return tile < limit;
+    }
+
     /* The query at which the diagonal meets a key, counted from the first of a tile of q_tile queries. */
     __device__ __forceinline__ static int diagonal(const Params &params, const Bounds &, int key, int tile, int q_tile)
     {

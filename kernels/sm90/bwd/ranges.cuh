@@ -17,6 +17,7 @@ struct Ranges {
         int shift, kv_len;                    /* of the sequence; shift: kv_len - q_len */
         int q_row, k_row, q_end, k_end, wrap; /* coordinates of row 0 and key 0 (tensor_map_encode_ranges) */
         int first_q_tile;                     /* of the sequence, in stats and dq_sum, of query head 0 */
+        int highest_of_first;                 /* the highest tile that sees a key of the first KV warpgroup, or -1 */
     };
 
     /* As seen from the warpgroup's first key: the query that it is the diagonal of, and how many keys there are from it
@@ -71,18 +72,28 @@ struct Ranges {
         const family::TileRange all =
             family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE, Tile::Q_TILE);
 
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int key = work.kv_tile * KV_TILE + half * (KV_TILE / 2);
-            const family::TileRange own = family::row_tiles_of(params.window, s, key, KV_TILE / 2, Tile::Q_TILE);
-            work.first_tile[half] = own.first < own.end ? own.first : all.end;
-        }
-        /* The steps are those of all keys: the first warpgroup begins with them. */
+        /* The first warpgroup's keys are seen from the lowest tile on, and not by the highest; the second one's not by
+         * the lowest. Neither passes over more than one step that others lie behind (docs/kernels/sm90_bwd.md). */
+        const family::TileRange first =
+            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE / 2, Tile::Q_TILE);
+        work.highest_of_first = first.first < first.end ? first.end - 1 : -1;
+        const family::TileRange second = family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE + KV_TILE / 2,
+                                                              KV_TILE / 2, Tile::Q_TILE);
         work.first_tile[0] = all.first;
+        work.first_tile[1] = second.first < second.end ? second.first : all.end;
         work.begin_tile = all.end - 1;
         work.steps = (all.end - all.first) * params.group;
         work.parts = 1;
         return work;
+    }
+
+    __device__ __forceinline__ static int pass_limit(const WorkTile &work, int group)
+    {
+        return group == 0 ? work.highest_of_first : work.first_tile[1];
+    }
+    __device__ __forceinline__ static bool passes_over(int group, int tile, int limit)
+    {
+        return group == 0 ? tile > limit : tile < limit;
     }
 
     __device__ __forceinline__ static int last_tile(const Params &, int begin_tile) { return begin_tile; }
