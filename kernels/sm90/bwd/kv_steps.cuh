@@ -57,8 +57,8 @@ template <typename Tile> struct Walk {
     uint32_t k;    /* operand: the warpgroup's keys */
     int first_key; /* the warpgroup's, in its head */
     typename Tile::Work::Bounds bounds;
-    int end, first_tile;    /* behind the last step; the first tile of queries that the steps go through */
-    int pass_limit;         /* which tiles see none of the warpgroup's keys (Work::passes_over) */
+    int end, first_tile; /* behind the last step; the first tile of queries that the steps go through */
+    int pass_limit;      /* which tiles see none of the warpgroup's keys (Work::passes_over) */
     PipelineState<Traits<Tile>::STAGES> pipeline;
     int tile, begin_tile; /* of queries; the work tile's first one */
     int step = 0;

@@ -77,8 +77,8 @@ struct Ranges {
         const family::TileRange first =
             family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE / 2, Tile::Q_TILE);
         work.highest_of_first = first.first < first.end ? first.end - 1 : -1;
-        const family::TileRange second = family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE + KV_TILE / 2,
-                                                              KV_TILE / 2, Tile::Q_TILE);
+        const family::TileRange second =
+            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE + KV_TILE / 2, KV_TILE / 2, Tile::Q_TILE);
         work.first_tile[0] = all.first;
         work.first_tile[1] = second.first < second.end ? second.first : all.end;
         work.begin_tile = all.end - 1;
