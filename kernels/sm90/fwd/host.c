@@ -8,6 +8,7 @@
 #include "kernels/common/launch.h"
 #include "kernels/common/makespan.h"
 #include "kernels/family/schedule.h"
+#include "kernels/family/softcap.h"
 #include "kernels/sm90/fused_sm90.h"
 
 enum {
@@ -95,12 +96,13 @@ static double estimated_time(const struct attn_request *request, const struct at
     return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
 }
 
-/* Windows and packed lengths have tiles of their own. */
+/* Windows and packed lengths have tiles of their own, and softcap. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0);
+    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
+           tile->has_softcap == (request->problem->softcap != 0.0f);
 }
 
 static const void *const lists[] = {fused_sm90_fwd_d128, fused_sm90_fwd_d64, fused_sm90_fwd_ranges, NULL};
@@ -158,6 +160,22 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     params->tile_counter = (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
 }
 
+/* tanh x = x (c0 + c1 x^2 + ... + c4 x^8) up to |x| = 0.75, by least relative error: below 6e-7. */
+static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
+{
+    static const double ODD[] = {0.99999943, -0.33328251, 0.1325898, -0.05005626, 0.01292961}, LARGEST = 0.75;
+    const double x = (double)p->scale / (double)p->softcap; /* of one Q K^T */
+    struct sm90_fwd_softcap softcap = {.inner = family_softcap_of(p).inner, .largest = -1};
+
+    /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
+    if (fabs(x) < 1e-3 || fabs(x) > 1e3)
+        return softcap;
+    softcap.largest = (float)(LARGEST / fabs(x));
+    for (int k = 0; k < 5; ++k)
+        softcap.odd[k] = (float)(ODD[k] * pow(x, 2 * k + 1));
+    return softcap;
+}
+
 /* Parts of the last work tiles, and the workspace. */
 static void set_parts(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                       const struct fused_sm90_fwd_tile *tile, char *workspace)
@@ -198,7 +216,10 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     params->row_tiles = (int)row_tiles_of(p, tile);
     params->tiles = (int)(params->row_tiles * p->batch * p->q_heads);
     set_sections(params, p, request->device);
-    params->scale_log2 = p->scale * LOG2_E;
+    params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
+    params->softcap = (struct sm90_fwd_softcap){.inner = 0};
+    if (tile->has_softcap)
+        params->softcap = softcap_of(p);
     params->causal = p->causal;
     params->o_rows = t->o;
     if (tile->has_ranges)
@@ -222,6 +243,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (p->q_len > most || p->kv_len > most)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld%s", (long long)most,
                          tile->has_ranges ? " with windows and packed sequences" : "");
+    if (tile->has_softcap && family_check_softcap(p, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
     const struct family_tiling tiling = tiling_of(tile);
     if (tile->has_ranges && family_check_grid(p, &tiling, p->q_heads, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;

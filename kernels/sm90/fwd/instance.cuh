@@ -35,6 +35,7 @@ namespace sm90_fwd {
      START,                                                                                                            \
      Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::HAS_PARTS,                            \
      false,                                                                                                            \
+     false,                                                                                                            \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \
       CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS))}},
 

@@ -211,6 +211,7 @@ __device__ __forceinline__ void first_block(Consumer &c, const uint64_t *unrelea
     using T = typename Consumer::T;
     constexpr bool PING_PONG = Consumer::PING_PONG, HALVES = Tile::SCHEDULE.halves_first_block;
     constexpr int HALF = HALVES ? S::SCORES / 2 : S::SCORES;
+    static_assert(!HALVES || Consumer::Score::KEEPS_MINUS_INFINITY, "the other half is hidden before apply()");
     const auto after_issue = [&] {
         if (unreleased_q != NULL)
             release_stored_q(unreleased_q);

@@ -35,6 +35,13 @@ struct sm90_fwd_ranges {
     int packed_section_heads; /* query heads whose work tiles run at the same time; whole groups */
 };
 
+/* Of Q K^T, with x = scale / softcap Q K^T (softcap.cuh). */
+struct sm90_fwd_softcap {
+    float inner;   /* e^2x is 2^(inner Q K^T) */
+    float largest; /* up to this |Q K^T| tanh x is Q K^T times a polynomial in its square; -1: never */
+    float odd[5];  /* its coefficients, the constant one first */
+};
+
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */
 struct fused_sm90_fwd_params {
     CUtensorMap q, k, v, o;
@@ -45,9 +52,9 @@ struct fused_sm90_fwd_params {
     struct divisor first_heads,
         section_heads;            /* query heads of the first section, which may be smaller, and of the others */
     struct divisor section_tiles; /* row_tiles * section_heads */
-    int tiles; /* row_tiles * batch * q_heads (packed: at most), and the parts of the last ones (tail) but the first of
-                                     each */
-    float scale_log2; /* scale * log2(e) */
+    /* row_tiles * batch * q_heads (packed: at most), and the parts of the last ones (tail) but the first of each */
+    int tiles;
+    float scale_log2; /* scale * log2(e); with a softcap softcap * log2(e) */
     bool causal;
     /* The last work tiles, if they have parts. A part has a slot of the workspace. A slab is a warp's 16 rows. */
     struct sm90_fwd_tail tail;
@@ -58,8 +65,9 @@ struct fused_sm90_fwd_params {
     float *part_o;
     float *part_max, *part_sum; /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
     struct attn_tensor o_rows;  /* O, for the kernel behind */
-    struct sm90_fwd_ranges
-        ranges; /* of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges */
+    /* Of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges. */
+    struct sm90_fwd_ranges ranges;
+    struct sm90_fwd_softcap softcap;
 };
 
 typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
@@ -75,6 +83,7 @@ struct fused_sm90_fwd_tile {
     int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
     bool has_parts;                      /* work tiles without a mask may have parts */
     bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
+    bool has_softcap;                    /* with has_ranges */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 

@@ -158,6 +158,8 @@ struct Dense {
 
 /* Scores as they are: the softmax multiplies them with scale * log2(e). */
 struct Plain {
+    static constexpr bool KEEPS_MINUS_INFINITY = true;
+
     /* Called with the accumulator of S = Q K^T, ahead of the mask. */
     template <int SCORES> __device__ __forceinline__ static void apply(float (&)[SCORES], const Params &) {}
 };

@@ -158,6 +158,12 @@ static const struct {
     {"null", ATTN_CPU, ~0u},
     {"null", ATTN_CUDA, ~0u}};
 
+/* What the forward of an implementation computes besides. */
+static unsigned of_forward_alone(const struct attn_impl *impl)
+{
+    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP : 0;
+}
+
 /* Of fused_sm90, whose forward against a cache is a direction of its own. */
 enum { SM90_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK };
 
@@ -167,7 +173,7 @@ static unsigned known_of(const struct attn_impl *impl, const struct attn_request
         return SM90_DECODE;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, impl->name) == 0 && known[i].platform == impl->platform)
-            return known[i].known;
+            return known[i].known | (request->mode == ATTN_FWD ? of_forward_alone(impl) : 0);
     return 0;
 }
 

@@ -1,6 +1,7 @@
-/* The sm_90 forward of windows and packed lengths. */
+/* The sm_90 forward of windows and packed lengths, and of softcap, in any problem. */
 #include "kernels/sm90/fwd/instance.cuh"
 #include "kernels/sm90/fwd/ranges.cuh"
+#include "kernels/sm90/fwd/softcap.cuh"
 
 using namespace sm90_fwd;
 
@@ -11,22 +12,26 @@ struct RangesD128 : TILE_NAME(128, 128, 128, 2, 1, 1) {
 };
 using D128 = With<RangesD128, Ranges, Plain>;
 using D64 = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Plain>;
+using D128Softcap = With<RangesD128, Ranges, Softcap>;
+using D64Softcap = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Softcap>;
 
-#define RANGES_ROW(NAME, TILE, PING_PONG, COST, SUMMARY)                                                               \
-    {{{NAME, SUMMARY "; windows and packed lengths"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)},                 \
+#define RANGES_ROW(NAME, TILE, PING_PONG, HAS_SOFTCAP, SUMMARY)                                                        \
+    {{{NAME, SUMMARY "; windows, packed lengths"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)},                    \
      TILE::BLOCK_M,                                                                                                    \
      1,                                                                                                                \
      Traits<TILE>::THREADS,                                                                                            \
      TILE::BLOCK_N,                                                                                                    \
-     COST,                                                                                                             \
+     100,                                                                                                              \
      0,                                                                                                                \
      false,                                                                                                            \
      true,                                                                                                             \
+     HAS_SOFTCAP,                                                                                                      \
      {{fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>},                   \
       {fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>}}},
 
 extern "C" const struct fused_sm90_fwd_tile fused_sm90_fwd_ranges[] = {
-    RANGES_ROW("fwd_ranges_d128_m128n128_s2", D128, true, 100,
+    RANGES_ROW("fwd_ranges_d128_m128n128_s2", D128, true, false,
                "128 x 128 tile, 64 rows a warpgroup, 2 stages of K and V")
-        RANGES_ROW("fwd_ranges_d64_m256n64_s5", D64, false, 100,
-                   "256 x 64 tile, 64 rows a warpgroup, 5 stages of K and V"){}};
+        RANGES_ROW("fwd_softcap_d128_m128n128_s2", D128Softcap, true, true, "the same; softcap") RANGES_ROW(
+            "fwd_ranges_d64_m256n64_s5", D64, false, false, "256 x 64 tile, 64 rows a warpgroup, 5 stages of K and V")
+            RANGES_ROW("fwd_softcap_d64_m256n64_s5", D64Softcap, false, true, "the same; softcap"){}};
