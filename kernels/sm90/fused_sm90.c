@@ -16,7 +16,7 @@ static enum attn_status check_device(const struct attn_request *request, struct 
 static const struct attn_dispatch dispatch = {
     .check_device = check_device,
     .directions = {&fused_sm90_fwd, &fused_sm90_bwd, &fused_sm90_decode},
-    .ranges = {{ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_SOFTCAP, 0},
+    .ranges = {{ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_SOFTCAP | ATTN_WITH_SINK, 0},
                {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS, 0},
                {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)

@@ -67,6 +67,16 @@ struct TopWeight {
     }
 };
 
+/* Adds exp(sink) to what `lse` is the logarithm of; returns the share that the keys have of it. */
+__device__ __forceinline__ float add_sink(float &lse, float sink)
+{
+    const float keys = lse;
+    const bool is_less = keys < sink; /* a NaN stays one */
+    const float larger = is_less ? sink : keys, smaller = is_less ? keys : sink;
+    lse = larger + LN_2 * __log2f(1.0f + exp2_approx((smaller - larger) * LOG2_E));
+    return exp2_approx((keys - lse) * LOG2_E);
+}
+
 /* Last split: completes the row sums, writes LSE (that of a part is overwritten by the kernel behind), and says what O
  * is to be multiplied with: `scale_own` (which contains 1 / what O is divided by, or 0 in a row that sees no key) for
  * that of this warpgroup, `scale_sent` for that of split 0, whose row max and row sum it waits for. `rows` has the sums
@@ -149,8 +159,13 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             sum *= 1 << LESS_LOG2;
         }
         rows.sum[half] = sum;
+        float row_lse = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
+        if constexpr (Tile::Work::HAS_RANGES) {
+            if (params.ranges.sinks != NULL)
+                scale_own[half] *= add_sink(row_lse, params.ranges.sinks[tile.head]);
+        }
         if (lane % 4 == 0 && q_row + 8 * half < Tile::Work::q_len(params, tile))
-            lse[q_row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
+            lse[q_row + 8 * half] = row_lse;
     }
 }
 

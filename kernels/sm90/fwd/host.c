@@ -146,6 +146,7 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
 
     params->ranges.lengths = family_lengths_of(p, t);
     params->ranges.window = family_window_of(p);
+    params->ranges.sinks = p->has_sink ? t->sink : NULL;
     params->ranges.order = family_work_order_of(p, &tiling, workspace);
     /* K and V of all sequences, for the heads of a section, take about a quarter of the L2. */
     const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),

@@ -32,6 +32,7 @@ struct sm90_fwd_ranges {
     struct family_lengths lengths;
     struct family_window window;
     struct family_work_order order;
+    const float *sinks;       /* [q_heads], or NULL */
     int packed_section_heads; /* query heads whose work tiles run at the same time; whole groups */
 };
 

@@ -161,7 +161,7 @@ static const struct {
 /* What the forward of an implementation computes besides. */
 static unsigned of_forward_alone(const struct attn_impl *impl)
 {
-    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP : 0;
+    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK : 0;
 }
 
 /* Of fused_sm90, whose forward against a cache is a direction of its own. */
