@@ -159,13 +159,16 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             sum *= 1 << LESS_LOG2;
         }
         rows.sum[half] = sum;
-        float row_lse = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
+        const bool is_row = lane % 4 == 0 && q_row + 8 * half < Tile::Work::q_len(params, tile);
         if constexpr (Tile::Work::HAS_RANGES) {
+            float row_lse = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
             if (params.ranges.sinks != NULL)
                 scale_own[half] *= add_sink(row_lse, params.ranges.sinks[tile.head]);
+            if (is_row)
+                lse[q_row + 8 * half] = row_lse;
+        } else if (is_row) {
+            lse[q_row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
         }
-        if (lane % 4 == 0 && q_row + 8 * half < Tile::Work::q_len(params, tile))
-            lse[q_row + 8 * half] = row_lse;
     }
 }
 
