@@ -8,8 +8,8 @@
 #   test      the GPU tests and `fabench selftest`
 #   verify    `fabench verify`, also --deterministic, with every tile and with 99 KB of shared memory for a block
 #   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic
-#             and with every tile of the forward and of fused_sm90's backward, and over a launch of fused_sm80's
-#             backward with a block mask; racecheck over the rings of gpu_test_blocks
+#             and with every tile of the forward and of fused_sm90's backward, over its decode, and over a launch of
+#             fused_sm80's backward with a block mask; racecheck over the rings of gpu_test_blocks
 #   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16, and over that launch
 #   racecheck-fwd  racecheck over every tile of their forward
 #   racecheck-bwd  racecheck over every tile of fused_sm90's backward
@@ -139,7 +139,7 @@ checked() {
 }
 
 verify_stage() {
-    local variant head_dim tiles forward_tiles inputs steps data
+    local variant head_dim tiles forward_tiles inputs steps data lengths
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile configuration, not only those that the shapes of verify select.
@@ -152,13 +152,26 @@ verify_stage() {
         head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
-        # Pairs of blocks, and blocks that keep their queries, are not deterministic.
-        [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few ]] ||
+        # Pairs of blocks, blocks that keep their queries, and those of windows and lengths are not deterministic.
+        [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few || $variant == *:bwd_ranges_* ]] ||
             step "${variant#*:}-det" "$fabench" verify --device cuda:0 --preset quick --mode bwd --deterministic \
                 --d "${head_dim%%_*}" --impl "$variant" --out none
     done
-    # Caches: random problems; numbers of splits, of which some are more than a short cache has tiles.
     if [[ ,$(fused_here), == *,fused_sm90,* ]]; then
+        # Packed sequences whose lengths are beside the edges of tiles, or 0 on either side; the same with windows.
+        lengths=list:0x128:128x0:127x129:128:129x127:1:300x700:700x300:0:64:65x63:1x1000
+        checked packed --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd,bwd --heads 8 --kv-heads 2 \
+            --lengths "$lengths" --impl fused_sm90
+        checked packed-windows --d 64,128 --dtype bf16 --mode fwd,bwd --heads 4 --window-left 100 --window-right 0,30 \
+            --causal=no --lengths "$lengths" --impl fused_sm90
+        checked packed-sink --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd --heads 4 --lengths "$lengths" --sink \
+            --impl fused_sm90
+        # Softcaps far above the scores, where tanh is a polynomial, among them, and far below.
+        for data in 30 5 0.01; do
+            checked "softcap-$data" --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd --heads 4 --seqlen 129,1650 \
+                --softcap "$data" --impl fused_sm90
+        done
+        # Caches: random problems; numbers of splits, of which some are more than a short cache has tiles.
         step random-decode "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode decode --d 64,128,256 \
             --impl fused_sm90 --out none
         for steps in 1 2 7 40 256; do
@@ -304,6 +317,7 @@ kernels() {
             --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
         ;;
     det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;; # kernels of its own
+    decode) options+=(--mode decode --d 64,128,256 --impl fused_sm90) ;;
     esac
 }
 
@@ -318,6 +332,10 @@ sanitize_stage() {
         sanitized "$tool" "$tool-fwd" "${options[@]}"
         kernels bwd
         sanitized "$tool" "$tool-bwd" "${options[@]}"
+        if [[ ,$(fused_here), == *,fused_sm90,* ]]; then
+            kernels decode
+            sanitized "$tool" "$tool-decode" "${options[@]}"
+        fi
         pieces_sanitized "$tool"
     done
     blocks=$(find "$folder" -type f -executable -name gpu_test_blocks | head -n 1)
