@@ -164,8 +164,8 @@ verify_stage() {
             --lengths "$lengths" --impl fused_sm90
         checked packed-windows --d 64,128 --dtype bf16 --mode fwd,bwd --heads 4 --window-left 100 --window-right 0,30 \
             --causal=no --lengths "$lengths" --impl fused_sm90
-        checked packed-sink --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd --heads 4 --lengths "$lengths" --sink \
-            --impl fused_sm90
+        checked packed-sink --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd --heads 4 --sink \
+            --lengths "$lengths" --impl fused_sm90
         # Softcaps far above the scores, where tanh is a polynomial, among them, and far below.
         for data in 30 5 0.01; do
             checked "softcap-$data" --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd --heads 4 --seqlen 129,1650 \
