@@ -12,7 +12,9 @@ import re
 import subprocess
 import sys
 
-LIMITS = {"": 9_000_000, "tests/golden/": 2_000_000}  # bytes below a folder
+# Bytes below a folder. Records, vectors and pages are what grows by itself; code grows by what it does: the kernels of
+# the family and their tests are 1 MB so far.
+LIMITS = {"": 10_000_000, "tests/golden/": 2_000_000, "results/": 1_300_000, "docs/": 350_000}
 LINES = {"README.md": 160, "docs/changelog.md": 60, "docs/kernels/sm90_fwd.md": 250, "docs/kernels/sm90_bwd.md": 250,
          "docs/kernels/sm80.md": 250, "docs/kernels/sm90_decode.md": 120}
 RESULT = re.compile(r"\bresults/[a-z0-9][\w./-]*\.(?:jsonl|csv|svg|txt)\b")
