@@ -40,8 +40,8 @@ struct cuda_state {
     void *flush; /* NULL until a cold sample is asked for */
     size_t flush_bytes;
     float *tables[FILL_DISTS][FILL_TENSORS]; /* quantile tables in device memory, by (dist, tensor) */
-    unsigned long long *counters;              /* device memory for the sums of 2 * DIGEST_MAX counters */
-    void *blocks;                              /* device memory for the results of a comparison, kept between calls */
+    unsigned long long *counters;            /* device memory for the sums of 2 * DIGEST_MAX counters */
+    void *blocks;                            /* device memory for the results of a comparison, kept between calls */
     size_t blocks_bytes;
     struct harness_gemm *gemm[3];
     void *read; /* of the read ceiling; NULL where there is none */
