@@ -306,8 +306,8 @@ static bool may_be_invariant(const struct impl_slot *slot)
     return slot->impl && slot->impl->invariant[ATTN_FWD] && !slot->is_invariant && !slot->variant[0];
 }
 
-/* Adds "name:deterministic:invariant:fast" for the slot "name:deterministic:fast", or the slot's name where another slot
- * has that one. */
+/* Adds "name:deterministic:invariant:fast" for the slot "name:deterministic:fast", or the slot's name where another
+ * slot has that one. */
 static void add_invariant(const struct impl_slot *slots, int count, const struct impl_slot *slot,
                           struct name_list *names)
 {

@@ -29,8 +29,8 @@ struct invariance_request {
 struct invariance {
     int compared;     /* arrangements that ran */
     unsigned differs; /* attn_output bits with a row whose bits differ */
-    /* For each of the two outputs the first such row, as "o[1,0,5] alone": sequence, query head, row of the sequence, and
-     * the batch in which it differs. */
+    /* For each of the two outputs the first such row, as "o[1,0,5] alone": sequence, query head, row of the sequence,
+     * and the batch in which it differs. */
     char first_o[48], first_lse[48];
 };
 

@@ -109,8 +109,8 @@ void summary_add(struct summary *, const struct record_row *);
 void summary_print(const struct summary *, FILE *out, int width, bool color, const struct summary_files *,
                    double elapsed_s, int exit_code);
 
-/* "PASS: 8 of 8 rows", "PASS: 72 rows, 62 refused: 40 paged cache, 22 window" and the like, without colour; true where it is PASS. width: the
- * columns that reasons may fill. The caller frees *text with text_free. */
+/* "PASS: 8 of 8 rows", "PASS: 72 rows, 62 refused: 40 paged cache, 22 window" and the like, without colour; true where
+ * it is PASS. width: the columns that reasons may fill. The caller frees *text with text_free. */
 struct text;
 bool summary_verdict(const struct summary *, int exit_code, int width, struct text *text);
 /* "NOISY: 5 of 8, up to 47 % (asked: 0.5 %); load 0.9 -> 2.4 on 2 CPUs": rows, and the load of the machine when the run

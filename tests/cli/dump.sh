@@ -241,7 +241,8 @@ number=0
 key=fwd-causal-d-64-n-113x203-fp32-b-2-h-2x2-normal-bhsd
 for words in "" "--mode fwd --causal" "--d 64 --dtype fp32"; do
     # shellcheck disable=SC2086 # words
-    run verify --device cpu --impl fused --repeats 0 --only $key --dump "dump$((++number))" --csv "$number.csv" --out none $words
+    run verify --device cpu --impl fused --repeats 0 --only $key --dump "dump$((++number))" --csv "$number.csv" \
+        --out none $words
     expect_code 0
 done
 eval "words=($(csv_cell 1.csv 1 repro))"

@@ -195,7 +195,9 @@ static void check_reference(const char *where, const struct attn_problem *p, enu
 /* ---- naive ------------------------------------------------------------------------------------------------------- */
 
 /* Output tensors with the strides of Q and of K, or where V has another head dim contiguous ones. */
-static void set_outputs(struct copies *c, const struct attn_problem *p, enum attn_mode mode, struct attn_tensors *t)
+/* Outputs of a launch. lse: on the host; the backward reads it. */
+static void set_outputs(struct copies *c, const struct attn_problem *p, enum attn_mode mode, const float *lse,
+                        struct attn_tensors *t)
 {
     const size_t bytes = attn_dtype_bytes(attn_output_dtype(p));
     const int64_t q = q_rows(p) * p->head_dim, k = k_rows(p) * p->head_dim;
@@ -205,7 +207,9 @@ static void set_outputs(struct copies *c, const struct attn_problem *p, enum att
     t->dk = t->k;
     t->dv = t->v;
     t->o.data = mode == ATTN_FWD ? guarded(c, o, bytes) : NULL;
-    t->lse = mode == ATTN_FWD ? guarded(c, q_rows(p), sizeof(float)) : NULL;
+    t->lse = guarded(c, q_rows(p), sizeof(float));
+    if (mode == ATTN_BWD)
+        need_cuda(cudaMemcpy(t->lse, lse, (size_t)q_rows(p) * sizeof(float), cudaMemcpyHostToDevice), "upload");
     t->dq.data = mode == ATTN_BWD ? guarded(c, q, bytes) : NULL;
     t->dk.data = mode == ATTN_BWD ? guarded(c, k, bytes) : NULL;
     t->dv.data = mode == ATTN_BWD ? guarded(c, v, bytes) : NULL;
@@ -273,12 +277,13 @@ static void launch_captured(const char *where, const struct attn_request *reques
 }
 
 static void run_naive(const char *where, const struct attn_request *request, const struct attn_tensors *host,
-                      const struct attn_tensors *on_device, bool captured, struct reference_outputs *to)
+                      const struct attn_tensors *on_device, const float *lse, bool captured,
+                      struct reference_outputs *to)
 {
     struct copies c = {.count = 0};
     struct attn_tensors t = *on_device;
     struct attn_message why = {""};
-    set_outputs(&c, request->problem, request->mode, &t);
+    set_outputs(&c, request->problem, request->mode, lse, &t);
     struct attn_run run = {.workspace_bytes = attn_naive_cuda.workspace_bytes(request)};
     c.memory[c.count++] = run.workspace = device_alloc(run.workspace_bytes);
     need_cuda(cudaMemset(run.workspace, 0xFF, run.workspace_bytes), "cudaMemset");
@@ -331,7 +336,7 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
     }
     if (accepted != ATTN_OK)
         fail_msg("%s: refused: %s", where, why.text);
-    run_naive(where, &request, host, on_device, mode == ATTN_FWD, &got);
+    run_naive(where, &request, host, on_device, want->lse, mode == ATTN_FWD, &got);
     for (int i = 0; i < OUTPUTS; i++) {
         const double bound = i == 1 ? lse_bound(p, want->lse) : naive_bounds[dtype][mode];
         const double error = compare(where, p, i, &got, want, eps, bound);
