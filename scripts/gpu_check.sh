@@ -179,6 +179,9 @@ verify_stage() {
                 --lengths uniform:20:6000 --batch 5 --seqlen 1,5 --page-size 16 --splits "$steps" --impl fused_sm90
         done
     fi
+    # Sequences in other batches: who promises the same bits is held to it.
+    step invariance "$fabench" verify --device cuda:0 --invariance --random 500 --seed 1 --repeats 0 \
+        --impl naive,fused --out none
     # What runs where thread blocks have less shared memory.
     step smem-99kb "$fabench" verify --device cuda:0 --impl fused_sm80:smem_99kb --out none
     # And at the measured lengths, where a block computes many tiles; at a length that no tile divides, where the second
