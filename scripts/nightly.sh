@@ -2,9 +2,9 @@
 # The tests that take too long for every change (ctest label nightly): on the CPU the self-test and the wrong kernels
 # at 16K, the plugins that lie with a cold cache, 2,000 problems with logits of all sizes, 500 random ones in other
 # batches (verify --invariance), wrong kernels on hard data at 512, docs/ci.md with the settings of examples/ci, the
-# sums of large libraries in the package, `ab` and `gate` under all kinds of made-up noise, and more rows, draws and runs of
-# four unit tests; with a GPU the wrong kernels at 16K on it. Builds the whole preset release first, all architectures.
-# Then, where clang has libFuzzer, each target of tests/fuzz runs for 60 s (preset fuzz, label fuzz).
+# sums of large libraries in the package, `ab` and `gate` under all kinds of made-up noise, and more rows, draws and
+# runs of four unit tests; with a GPU the wrong kernels at 16K on it. Builds the whole preset release first, all
+# architectures. Then, where clang has libFuzzer, each target of tests/fuzz runs for 60 s (preset fuzz, label fuzz).
 #
 #   scripts/nightly.sh          exit 0: all passed
 #
