@@ -253,6 +253,8 @@ static const struct hard_arrays array_shapes[] = {
     {{1, 4, 2, 33000, 130, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 128, "", "local:0", 128, -1, -1, 0},
     {{1, 2, 2, 200, 66000, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 64, "", "random:0.4", 128, -1, -1, 0},
     {{1, 2, 1, 200, 33000, FILL_NORMAL, ATTN_BHSD, false, true, 0}, 128, "", "strided:300", 64, -1, -1, 0},
+    /* Blocks as large as tiles, whose edges the diagonal cuts: rows with a first key in either of two blocks. */
+    {{2, 4, 2, 300, 390, FILL_NORMAL, ATTN_BHSD, true, false, 0}, 64, "", "random:0.5", 128, -1, -1, 0},
 };
 
 /* What is asked beyond the tables above; crossed like them, with the head dims of `beyond` where it has some. */

@@ -36,6 +36,7 @@ static struct family_tile_lists layout_of_lists(const struct attn_problem *p, co
         .head_stride = p->mask_heads > 1 ? lists : 0,
         .sections = (int32_t)attn_tiles(tiles, FAMILY_LIST_TILES),
         .chunks = (int32_t)attn_tiles(of_section + 1, FAMILY_LIST_CHUNK), /* and the end */
+        .is_plain = tiling->has_plain_lists,
     };
 }
 
@@ -71,7 +72,13 @@ enum attn_status family_check_grid(const struct attn_problem *p, const struct fa
     const enum attn_status status =
         attn_check_grid(family_work_tiles(p, tiling->is_keys, tiling->own_tile) / batch, heads, batch, why);
 
-    return status == ATTN_OK ? attn_check_grid(all_lists(p, tiling), 1, 1, why) : status;
+    if (status != ATTN_OK || !tiling->has_lists)
+        return status;
+    const int64_t others = attn_tiles(tiling->is_keys ? p->q_len : p->kv_len, tiling->other_tile);
+    if (tiling->has_plain_lists && others > FAMILY_MOST_PLAIN_TILES)
+        return attn_fail(why, ATTN_UNSUPPORTED, "a block mask over %lld tiles of %d: takes up to %d", (long long)others,
+                         tiling->other_tile, (int)FAMILY_MOST_PLAIN_TILES);
+    return attn_check_grid(all_lists(p, tiling), 1, 1, why);
 }
 
 size_t family_schedule_bytes(const struct attn_problem *p, const struct family_tiling *tiling)

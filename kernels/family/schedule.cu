@@ -179,7 +179,9 @@ __global__ void __launch_bounds__(FAMILY_LISTS_THREADS) list_tiles(const __grid_
     const TileRange range = range_of(params, own.sequence, own.tile);
     int visible = 0, first = range.first / LIST_TILES * LIST_TILES;
     do {
-        uint16_t *entries = list_section(params.lists, number, first);
+        const bool is_plain = params.lists.is_plain;
+        uint16_t *entries =
+            is_plain ? list_section(params.lists, number, 0) + visible : list_section(params.lists, number, first);
         const unsigned seen = tiles_seen(params, own, mask, range, first + lane);
         int listed = 0;
 #pragma unroll 1
@@ -187,11 +189,13 @@ __global__ void __launch_bounds__(FAMILY_LISTS_THREADS) list_tiles(const __grid_
             const unsigned own_seen = seen >> 2 * group, any = __ballot_sync(0xffffffffu, own_seen & 1u);
             const int i = group * LANES + lane;
             if (own_seen & 1u)
-                entries[listed + __popc(any & ((1u << lane) - 1u))] = static_cast<uint16_t>(
-                    i << TILE_BITS | entry_bits(params, own, first + i) | (own_seen & 2u ? 0 : TILE_HAS_HIDDEN));
+                entries[listed + __popc(any & ((1u << lane) - 1u))] =
+                    static_cast<uint16_t>(is_plain ? first + i
+                                                   : i << TILE_BITS | entry_bits(params, own, first + i) |
+                                                         (own_seen & 2u ? 0 : TILE_HAS_HIDDEN));
             listed += __popc(any);
         }
-        for (int i = listed + lane; i < params.lists.chunks * FAMILY_LIST_CHUNK; i += LANES)
+        for (int i = listed + lane; !is_plain && i < params.lists.chunks * FAMILY_LIST_CHUNK; i += LANES)
             entries[i] = LIST_END;
         visible += listed;
         first += LIST_TILES;

@@ -49,8 +49,9 @@ extern const family_schedule_kernel family_schedule_work, family_list_tiles, fam
 struct family_tiling {
     bool is_keys; /* a block's own tile is of keys, as in the backward, and not of rows */
     int own_tile, other_tile;
-    bool has_lists; /* the kernel goes over lists of the tiles that a block mask shows */
-    int row_block;  /* is_keys: rows of a row block of packed sequences (family_row_blocks) */
+    bool has_lists;       /* the kernel goes over lists of the tiles that a block mask shows */
+    int row_block;        /* is_keys: rows of a row block of packed sequences (family_row_blocks) */
+    bool has_plain_lists; /* has_lists: those are plain (tile_lists.h) */
 };
 
 /* Tiles of one head over all sequences; of packed ones at most so many. */

@@ -18,6 +18,11 @@ struct family_tile_lists {
     int32_t *visible;                  /* device, [lists]: tiles in each */
     int64_t batch_stride, head_stride; /* in lists; 0 where all share one mask */
     int32_t sections, chunks;
+    /* A list is the numbers of its tiles alone, ascending, without gaps between sections and without an end: the
+     * `visible` first ones. */
+    bool is_plain;
 };
+
+enum { FAMILY_MOST_PLAIN_TILES = 1 << 16 }; /* that a plain list has numbers for */
 
 #endif

@@ -31,9 +31,9 @@ enum attn_status sm80_check_family(const struct attn_request *request, struct at
 struct family_tiling sm80_tiling_of(const struct attn_problem *p, enum sm80_kind kind, bool is_keys, int own_tile,
                                     int other_tile)
 {
-    return (struct family_tiling){is_keys, own_tile, other_tile,
-                                  (kind == SM80_SPARSE || kind == SM80_SPARSE_DROPOUT) && p->mask_block > 0,
-                                  FAMILY_ROW_BLOCK};
+    const bool has_lists = (kind == SM80_SPARSE || kind == SM80_SPARSE_DROPOUT) && p->mask_block > 0;
+
+    return (struct family_tiling){is_keys, own_tile, other_tile, has_lists, FAMILY_ROW_BLOCK, false};
 }
 
 struct fused_sm80_family sm80_family_of(const struct attn_request *request, const struct attn_tensors *t,

@@ -3,22 +3,34 @@
 
 #include "kernels/common/checks.h"
 
-static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
+enum { MASK_BLOCK = 128 }; /* rows and keys of the tiles for block masks */
+
+/* The device, and which block masks there are kernels for. */
+static enum attn_status check(const struct attn_request *request, struct attn_message *why)
 {
+    const struct attn_problem *p = request->problem;
     const int sm = request->device->sm;
 
     if (sm != 90) /* sm_90a code runs on 9.0 and on nothing else */
         return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10,
                          sm % 10);
+    if (p->mask_block % MASK_BLOCK != 0)
+        return attn_fail(why, ATTN_UNSUPPORTED, "a block mask of %lld rows and keys: takes multiples of %d",
+                         (long long)p->mask_block, (int)MASK_BLOCK);
+    if (p->mask_block != 0 &&
+        (attn_attributes(request) & (ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_SOFTCAP)) != 0)
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "a block mask beside a window, packed sequences or a softcap: takes it without these");
     return ATTN_OK;
 }
 
 static const struct attn_dispatch dispatch = {
-    .check_device = check_device,
+    .check_device = check,
     .directions = {&fused_sm90_fwd, &fused_sm90_bwd, &fused_sm90_decode},
-    .ranges = {{ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_SOFTCAP | ATTN_WITH_SINK, 0},
-               {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS, 0},
-               {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK, 256}}};
+    .ranges = {
+        {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP | ATTN_WITH_SINK, 0},
+        {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK, 0},
+        {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm90 = {

@@ -39,10 +39,15 @@ static int64_t row_blocks_of(const struct attn_problem *p)
 /* Sequences that have row blocks and work tiles of their own. */
 static int64_t batch_of(const struct attn_problem *p) { return p->lengths == ATTN_PACKED ? 1 : p->batch; }
 
-/* How the kernel ahead lists the work tiles of packed sequences. */
+/* How the kernels ahead list the work tiles of packed sequences, and what a block mask shows them. */
 static struct family_tiling tiling_of(const struct attn_problem *p, const struct fused_sm90_bwd_tile *tile)
 {
-    return (struct family_tiling){true, SM90_BWD_KV_TILE, tile->q.queries, false, sm90_bwd_row_block_rows(p->head_dim)};
+    return (struct family_tiling){true,
+                                  SM90_BWD_KV_TILE,
+                                  tile->q.queries,
+                                  tile->has_lists,
+                                  sm90_bwd_row_block_rows(p->head_dim),
+                                  .has_plain_lists = tile->has_lists};
 }
 
 /* Blocks of keys and tiles of queries are numbered in 32 bits. Parts are few where blocks are many. */
@@ -54,7 +59,10 @@ static enum attn_status check_grid(const struct attn_problem *p, const struct fu
     const int64_t block_tiles = sm90_bwd_row_block_rows(p->head_dim) / tile->q.queries;
     const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, batch_of(p), why);
 
-    return status == ATTN_OK ? attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, batch_of(p), why) : status;
+    if (status != ATTN_OK || attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, batch_of(p), why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
+    const struct family_tiling tiling = tiling_of(p, tile);
+    return tile->has_lists ? family_check_grid(p, &tiling, p->kv_heads, why) : ATTN_OK;
 }
 
 /* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
@@ -89,15 +97,17 @@ static double estimated_time(const struct attn_request *request, const struct at
     return p->causal && p->q_heads > p->kv_heads ? CAUSAL_SHARED_PAIR * time : time;
 }
 
-/* Windows have tiles of their own. */
+/* Windows have tiles of their own, and block masks. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_bwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0);
+    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
+           tile->has_lists == (request->problem->mask_block != 0);
 }
 
-static const void *const lists[] = {fused_sm90_bwd_d128, fused_sm90_bwd_d64, fused_sm90_bwd_ranges, NULL};
+static const void *const lists[] = {fused_sm90_bwd_d128, fused_sm90_bwd_d64, fused_sm90_bwd_ranges,
+                                    fused_sm90_bwd_lists, NULL};
 const struct attn_tile_table fused_sm90_bwd_tiles = {"backward", lists, sizeof *fused_sm90_bwd_d128, estimated_time,
                                                      takes};
 
@@ -119,7 +129,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (status != ATTN_OK)
         return status;
     if (tile->has_ranges && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
-        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d with windows and packed sequences",
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "the backward takes lengths up to %d with windows, packed sequences and block masks",
                          (int)FAMILY_MAX_LEN);
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     return sm90_bwd_fits(&shape)
@@ -200,7 +211,8 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->whole_parts = parts.whole_parts;
     params->head_works = parts.head_works;
     const int each = request->device->multiprocessors / params->cluster, clusters = each < 1 ? 1 : each;
-    params->tail = sm90_bwd_tail_of(&shape, &parts, (int)p->head_dim, clusters);
+    params->tail = tile->has_lists ? (struct sm90_bwd_tail){shape.kv_heads_total * parts.head_works, 0, 1}
+                                   : sm90_bwd_tail_of(&shape, &parts, (int)p->head_dim, clusters);
     params->work_tiles = shape.kv_heads_total * params->head_works + params->tail.works * (params->tail.parts - 1);
     params->summed_tiles =
         params->tail.parts > 1 ? params->tail.works * params->cluster : params->kv_heads_total * params->kv_tiles;
@@ -215,6 +227,8 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->prefetches = !tile->has_ranges && prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
     params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
+    if (tile->has_lists) /* whose work tiles are not in the order of heads */
+        params->zeros.preprocessed = params->zeros.sections;
 }
 
 /* Windows and lengths; the list of packed sequences is at the beginning of the workspace. */
@@ -226,9 +240,10 @@ static void set_ranges(struct fused_sm90_bwd_params *params, const struct attn_r
 
     params->window = family_window_of(p);
     params->lengths = family_lengths_of(p, t);
+    params->order = family_work_order_of(p, &tiling, workspace);
+    params->lists = family_tile_lists_of(p, &tiling, workspace);
     if (p->lengths != ATTN_PACKED)
         return;
-    params->order = family_work_order_of(p, &tiling, workspace);
     params->work_tiles = (int)(family_work_tiles(p, true, SM90_BWD_KV_TILE) * p->kv_heads);
     /* Q, dO and dq_sum of all sequences, for the heads of a section, take about a third of the L2. */
     const int64_t head_bytes = p->total_q * p->head_dim * (2 * 2 + 4) * (p->q_heads / p->kv_heads),
@@ -321,7 +336,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    enum attn_status status = encode_maps(p, tensors, tile->q.queries, tile->has_ranges, &params, why);
+    enum attn_status status =
+        encode_maps(p, tensors, tile->q.queries, tile->has_ranges && !tile->has_lists, &params, why);
     if (status != ATTN_OK)
         return status;
     set_problem(&params, request, tile);
@@ -342,7 +358,9 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const struct attn_launch preprocess = {
         .name = "preprocess",
         .kernel = (const void *)(is_packed ? fused_sm90_bwd_preprocess_packed[bf16][head_dim]
-                                           : fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim]),
+                                 : params.listed_tiles > 0 && tile->has_lists
+                                     ? fused_sm90_bwd_preprocess_listed[bf16][head_dim]
+                                     : fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim]),
         .blocks = row_blocks,
         .threads = SM90_BWD_ROW_THREADS,
         .is_pass = true};
@@ -364,7 +382,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                         .overlaps_previous = true};
     const struct family_tiling tiling = tiling_of(p, tile);
     if (tile->has_ranges)
-        status = family_launch_schedule(request, tensors, &tiling, 1, 1, run, why);
+        status =
+            family_launch_schedule(request, tensors, &tiling, tile->has_lists ? params.section_heads : 1, 1, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)

@@ -46,14 +46,19 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
     return BYTES;
 }
 
-/* The same of windows and packed lengths, which are not deterministic. */
-#define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                     \
-    {{{NAME, SUMMARY "; windows and packed lengths"}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE, Ranges>()},          \
-     {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, false, 1, false},                                                       \
+/* The same of windows and packed lengths, or of block masks, which are not deterministic. */
+#define WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY, WORK, HAS_LISTS, IS_LOOP)                                             \
+    {{{NAME, SUMMARY}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE, WORK>()},                                           \
+     {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, IS_LOOP, 1, false},                                                     \
      true,                                                                                                             \
-     {{kernel_of<With<TILE<__half>, Ranges, Plain>, false>(),                                                          \
-       kernel_of<With<TILE<__nv_bfloat16>, Ranges, Plain>, false>()},                                                  \
+     HAS_LISTS,                                                                                                        \
+     {{kernel_of<With<TILE<__half>, WORK, Plain>, false>(),                                                            \
+       kernel_of<With<TILE<__nv_bfloat16>, WORK, Plain>, false>()},                                                    \
       {NULL, NULL}}},
+#define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                     \
+    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; windows and packed lengths", Ranges, false, false)
+#define LISTS_ROW(NAME, TILE, STEP_TIME, SUMMARY, IS_LOOP)                                                             \
+    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; block masks, not dense attention", Lists, true, IS_LOOP)
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \
         kernel_of<With<TILE<__half>, Dense, Plain>, DETERMINISTIC>(),                                                  \
@@ -62,6 +67,7 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK), Dense>()},            \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
+     false,                                                                                                            \
      false,                                                                                                            \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 

@@ -114,6 +114,8 @@ template <typename Tile> struct Walk {
     {
         ++step;
         pipeline.advance();
+        if constexpr (Tile::Work::HAS_LISTS)
+            return;
         if (--tile < first_tile)
             tile = Tile::Work::last_tile(params, begin_tile);
     }
@@ -126,6 +128,8 @@ template <typename Tile> struct Walk {
             advance(params);
         if (step < end)
             mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
+        if constexpr (Tile::Work::HAS_LISTS) /* behind the last step it is not used */
+            tile = keep_uniform(smem.work[0].noted[step % Tile::Work::NOTED].tile);
     }
 };
 

@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/family/lengths.h"
+#include "kernels/family/tile_lists.h"
 #include "kernels/family/window.h"
 #include "kernels/family/work_order.h"
 #include "kernels/sm90/bwd/geometry.h"
@@ -102,6 +103,7 @@ struct fused_sm90_bwd_params {
     struct family_window window;
     struct family_lengths lengths;
     struct family_work_order order;
+    struct family_tile_lists lists; /* of kernels for block masks (lists.cuh), with `order` */
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
@@ -110,17 +112,21 @@ struct fused_sm90_bwd_tile {
     struct attn_tile tile;
     struct sm90_bwd_q_tile q;
     bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
+    bool has_lists;                      /* with has_ranges: block masks in place of these */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
 /* bwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
-extern const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[], fused_sm90_bwd_d128[], fused_sm90_bwd_ranges[];
+extern const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[], fused_sm90_bwd_d128[], fused_sm90_bwd_ranges[],
+    fused_sm90_bwd_lists[];
 extern const struct attn_tile_table fused_sm90_bwd_tiles;                           /* of all of them: host.c */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS]; /* [deterministic][bf16] */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS];       /* [bf16] */
 /* The same for packed sequences. */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_packed[2][SM90_HEAD_DIMS];
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert_packed[2][SM90_HEAD_DIMS];
+/* Of block masks, where blocks take one work tile after the other. */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_listed[2][SM90_HEAD_DIMS];
 
 #ifdef __cplusplus
 }

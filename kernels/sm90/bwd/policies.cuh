@@ -22,6 +22,8 @@ struct Dense {
     /* ---- which queries see a work tile's keys ---- */
 
     static constexpr bool HAS_RANGES = false;
+    static constexpr bool HAS_LISTS = false; /* the tiles of queries of a work tile are not contiguous (lists.cuh) */
+    struct StepList {};
     using WorkTile = fused_sm90_bwd_work_tile;
 
     /* What a KV warpgroup keeps of a work tile for its masks: nothing, all are in the parameters. */

@@ -12,6 +12,7 @@
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/device/softmax.cuh"
+#include "kernels/sm90/bwd/lists.cuh"
 #include "kernels/sm90/bwd/rows.cuh"
 #include "kernels/sm90/bwd/work.cuh"
 
@@ -41,8 +42,9 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
     }
 }
 
-/* What the main kernel behind is: its additions to dQ in any order, in a fixed one, or of packed sequences. */
-enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED };
+/* What the main kernel behind is: its additions to dQ in any order, in a fixed one, or of packed sequences; or it has
+ * work tiles of a block mask, of which blocks take one after the other. */
+enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, LISTED };
 
 template <typename T, int HEAD_DIM, MainKernel MAIN>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
@@ -89,7 +91,9 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
         for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
              i += gridDim.x * int64_t(THREADS)) {
             WorkTile work = {.steps = NO_WORK};
-            if (i < params.work_tiles)
+            if (MAIN == LISTED && i < params.work_tiles)
+                work = Lists::listed_work_tile(params, static_cast<int>(i));
+            else if (i < params.work_tiles)
                 work = listed_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
             params.work[i] = work;
         }
@@ -129,3 +133,6 @@ extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD
 extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_packed[2][SM90_HEAD_DIMS] = {
     {preprocess<__half, 64, PACKED>, preprocess<__half, 128, PACKED>},
     {preprocess<__nv_bfloat16, 64, PACKED>, preprocess<__nv_bfloat16, 128, PACKED>}};
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_listed[2][SM90_HEAD_DIMS] = {
+    {preprocess<__half, 64, LISTED>, preprocess<__half, 128, LISTED>},
+    {preprocess<__nv_bfloat16, 64, LISTED>, preprocess<__nv_bfloat16, 128, LISTED>}};

@@ -97,6 +97,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     int loaded = 0;               /* steps of all work tiles */
     int number;                   /* lane 0: of the next work tile, from NUMBERED on; in a pair, rank 0 has it */
     uint32_t copies = 0;          /* of work tiles */
+    typename Tile::Work::StepList list;
 
     /* The first work tile, which is in slot 0, and its first step. */
     __device__ __forceinline__ void begin(Smem<Tile> &smem, const Params &params)
@@ -104,8 +105,10 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         begin_steps(smem, params);
         if (elect_one()) {
             load_k(smem, params);
-            if (left > 0)
+            if (left > 0) {
+                note_step(smem, params);
                 load_rows<Tile, RANK, false>(smem, params, smem.work[slot], batch, head, tile, 0);
+            }
             load_v(smem, params);
         }
         grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
@@ -115,7 +118,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         if (left > 0) {
             if (elect_one())
                 load_stats<Tile, RANK>(smem, params, smem.work[slot], batch, head, tile, 0, &smem.first_stats_full);
-            count_step(params);
+            count_step(smem, params);
         }
         next = READY;
     }
@@ -133,9 +136,11 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             mbarrier_wait(empty, filled.phase ^ 1);
         else if (!mbarrier_test_together(empty, filled.phase ^ 1))
             return;
-        if (elect_one())
+        if (elect_one()) {
+            note_step(smem, params);
             load_rows<Tile, RANK>(smem, params, smem.work[slot], batch, head, tile, filled.stage);
-        count_step(params);
+        }
+        count_step(smem, params);
     }
 
     /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded
@@ -192,15 +197,26 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
 
   private:
     /* A step has been loaded. */
-    __device__ __forceinline__ void count_step(const Params &params)
+    __device__ __forceinline__ void count_step(Smem<Tile> &smem, const Params &params)
     {
-        if (--tile < first_tile) {
+        if constexpr (Tile::Work::HAS_LISTS) {
+            if (left > 1)
+                tile = list.next(head, params, smem.work[slot]);
+        } else if (--tile < first_tile) {
             tile = Tile::Work::last_tile(params, begin_tile);
             ++head;
         }
         filled.advance();
         ++loaded;
         --left;
+    }
+
+    /* The thread that loads a step, ahead of its loads, whose barrier it then arrives at. */
+    __device__ __forceinline__ void note_step(Smem<Tile> &smem, const Params &params)
+    {
+        if constexpr (Tile::Work::HAS_LISTS) {
+            smem.work[0].noted[loaded % Tile::Work::NOTED] = {tile, tile_index<Tile>(params, batch, head, tile)};
+        }
     }
 
     __device__ __forceinline__ void find_next(Smem<Tile> &smem, const Params &params,
@@ -255,6 +271,12 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         head = keep_uniform(work.kv_head * params.group + work.first_head);
         tile = begin_tile = keep_uniform(work.begin_tile);
         first_tile = keep_uniform(work.first_tile[0]);
+        if constexpr (Tile::Work::HAS_LISTS) {
+            --head;
+            list.at = 0;
+            if (left > 0)
+                tile = list.next(head, params, work);
+        }
     }
 
     /* K and V of a work tile, to the second-level cache. */

@@ -11,7 +11,8 @@
 namespace sm90_bwd {
 
 struct Ranges {
-    static constexpr bool HAS_RANGES = true;
+    static constexpr bool HAS_RANGES = true, HAS_LISTS = false;
+    struct StepList {};
 
     struct WorkTile : fused_sm90_bwd_work_tile {
         int shift, kv_len;                    /* of the sequence; shift: kv_len - q_len */

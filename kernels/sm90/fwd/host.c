@@ -96,16 +96,18 @@ static double estimated_time(const struct attn_request *request, const struct at
     return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
 }
 
-/* Windows and packed lengths have tiles of their own, and softcap. */
+/* Windows and packed lengths have tiles of their own, and softcap, and block masks. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
 
     return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
-           tile->has_softcap == (request->problem->softcap != 0.0f);
+           tile->has_softcap == (request->problem->softcap != 0.0f) &&
+           tile->has_lists == (request->problem->mask_block != 0);
 }
 
-static const void *const lists[] = {fused_sm90_fwd_d128, fused_sm90_fwd_d64, fused_sm90_fwd_ranges, NULL};
+static const void *const lists[] = {fused_sm90_fwd_d128, fused_sm90_fwd_d64, fused_sm90_fwd_ranges,
+                                    fused_sm90_fwd_lists, NULL};
 const struct attn_tile_table fused_sm90_fwd_tiles = {"forward", lists, sizeof *fused_sm90_fwd_d128, estimated_time,
                                                      takes};
 
@@ -131,10 +133,21 @@ static void set_sections(struct fused_sm90_fwd_params *params, const struct attn
     params->first_heads = divisor_of((groups - others * size) * group);
 }
 
-/* How the kernels ahead list the work tiles of packed sequences. */
+/* How the kernels ahead list the work tiles of packed sequences, and what a block mask shows them. */
 static struct family_tiling tiling_of(const struct fused_sm90_fwd_tile *tile)
 {
-    return (struct family_tiling){false, tile->block_m, tile->block_n, false, 0};
+    return (struct family_tiling){false, tile->block_m, tile->block_n, .has_lists = tile->has_lists,
+                                  .has_plain_lists = tile->has_lists};
+}
+
+/* Block masks: heads with one kv head whose work tiles are sorted together, so many that there is one for each
+ * multiprocessor. */
+static int64_t list_groups_of(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t group_tiles = row_tiles_of(p, tile) * (p->q_heads / p->kv_heads);
+
+    return attn_tiles(request->device->multiprocessors, group_tiles);
 }
 
 /* Windows and lengths; the counter is behind the list of work tiles in the workspace. */
@@ -148,6 +161,7 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     params->ranges.window = family_window_of(p);
     params->ranges.sinks = p->has_sink ? t->sink : NULL;
     params->ranges.order = family_work_order_of(p, &tiling, workspace);
+    params->lists = family_tile_lists_of(p, &tiling, workspace);
     /* K and V of all sequences, for the heads of a section, take about a quarter of the L2. */
     const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),
                   head_bytes = (p->lengths == ATTN_PACKED ? p->total_k : p->kv_len) * p->head_dim * 2 * 2,
@@ -200,7 +214,7 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
     enum attn_status (*const encode)(CUtensorMap *, const char *, const struct attn_tensor *,
                                      const struct attn_problem *, int64_t, int64_t, int, struct attn_message *) =
-        tile->has_ranges ? tensor_map_encode_ranges : tensor_map_encode;
+        tile->has_ranges && !tile->has_lists ? tensor_map_encode_ranges : tensor_map_encode;
     enum attn_status status = encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
 
     if (status == ATTN_OK)
@@ -243,7 +257,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const int64_t most = tile->has_ranges ? FAMILY_MAX_LEN : MAX_LEN;
     if (p->q_len > most || p->kv_len > most)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld%s", (long long)most,
-                         tile->has_ranges ? " with windows and packed sequences" : "");
+                         tile->has_ranges ? " with windows, packed sequences and block masks" : "");
     if (tile->has_softcap && family_check_softcap(p, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     const struct family_tiling tiling = tiling_of(tile);
@@ -289,7 +303,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return status;
     if (tile->has_ranges) {
         const struct family_tiling tiling = tiling_of(tile);
-        status = family_launch_schedule(request, tensors, &tiling, 1, 1, run, why);
+        status = family_launch_schedule(request, tensors, &tiling, tile->has_lists ? list_groups_of(request, tile) : 1,
+                                        1, run, why);
         if (status != ATTN_OK)
             return status;
     }

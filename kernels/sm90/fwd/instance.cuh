@@ -36,6 +36,7 @@ namespace sm90_fwd {
      Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::HAS_PARTS,                            \
      false,                                                                                                            \
      false,                                                                                                            \
+     false,                                                                                                            \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \
       CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS))}},
 

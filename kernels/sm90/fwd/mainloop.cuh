@@ -171,9 +171,11 @@ template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct 
         return first_v + v.stage * further_in_v<Tile>(STAGE_STEP * 16);
     }
 
-    /* Of block `block` of the sequence. */
+    /* Of block `block` of the sequence, or of the work tile's list. */
     __device__ __forceinline__ void mask_block(int block) const
     {
+        if constexpr (Work::HAS_LISTS)
+            block = Work::block_number(tile, block);
         const int first_column = block * Tile::BLOCK_N + first_key + lane % 4 * 2;
         int diagonal_end = tile.first_row + thread_row + shift + 1;
         if constexpr (S::CANCELS_ROUNDING) /* computed here, not ahead of the loop, which needs the registers */

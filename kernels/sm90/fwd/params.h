@@ -13,6 +13,7 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
 #include "kernels/family/lengths.h"
+#include "kernels/family/tile_lists.h"
 #include "kernels/family/window.h"
 #include "kernels/family/work_order.h"
 #include "kernels/sm90/fwd/tail.h"
@@ -69,6 +70,7 @@ struct fused_sm90_fwd_params {
     /* Of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges. */
     struct sm90_fwd_ranges ranges;
     struct sm90_fwd_softcap softcap;
+    struct family_tile_lists lists; /* of kernels for block masks (lists.cuh), with ranges.order and its sinks */
 };
 
 typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
@@ -85,6 +87,7 @@ struct fused_sm90_fwd_tile {
     bool has_parts;                      /* work tiles without a mask may have parts */
     bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
     bool has_softcap;                    /* with has_ranges */
+    bool has_lists;                      /* with has_ranges: block masks in place of these */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 
@@ -94,7 +97,8 @@ struct fused_sm90_fwd_tile {
 int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
 
 /* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
-extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[], fused_sm90_fwd_ranges[];
+extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[], fused_sm90_fwd_ranges[],
+    fused_sm90_fwd_lists[];
 extern const struct attn_tile_table fused_sm90_fwd_tiles;                     /* of all of them: host.c */
 extern const fused_sm90_fwd_kernel fused_sm90_fwd_combine[2][SM90_HEAD_DIMS]; /* [bf16] */
 

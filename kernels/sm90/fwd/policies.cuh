@@ -88,6 +88,7 @@ struct Dense {
     /* False: work tiles go from some block of keys back to block 0, work_tile_of (work.cuh) makes them, and the first
      * one's Q, K and V are asked for before the other barriers exist (load_prologue). */
     static constexpr bool HAS_RANGES = false;
+    static constexpr bool HAS_LISTS = false; /* blocks of a work tile are not contiguous (lists.cuh) */
 
     /* The blocks of which some keys are masked for 64 rows, counted from the first block of a part. */
     struct Edges {

@@ -145,7 +145,7 @@ static const struct {
          ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS | ATTN_WITH_CACHE_DTYPE},
     {"fused_sm80", ATTN_CUDA,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
-    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS},
+    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
     {"naive", ATTN_CPU,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
          ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
@@ -258,6 +258,55 @@ static void decode_refuses_values_in_words(void **state)
     check_decode("pages of 12 rows: decode takes multiples of 8", (one = p, one.page_size = 12, one), 0);
     check_decode("takes fp16 and bf16 only", (one = p, one.dtype = ATTN_FP32, one), 0);
     check_decode("are more than 2147483647", (one = p, one.batch = 1 << 30, one), 0);
+}
+
+/* fused_sm90 takes a block mask with that tile, or refuses it in these words; words: NULL where it takes it. */
+static void check_mask(const char *tile, const char *words, struct attn_problem p, enum attn_mode mode)
+{
+    const struct attn_request request = {.problem = &p, .device = &gpu, .mode = mode};
+    struct attn_message why = {""};
+    const enum attn_status status = attn_fused_sm90.accepts(&request, &why);
+    if (status != (words ? ATTN_UNSUPPORTED : ATTN_OK) || (words && strcmp(why.text, words) != 0))
+        fail_msg("status %d, '%s' where '%s' was expected", (int)status, why.text, words ? words : "");
+    if (status != ATTN_OK)
+        return;
+    assert_string_equal(attn_fused_sm90.variant(&request), tile);
+    assert_true(attn_fused_sm90.workspace_bytes(&request) > 0);
+}
+
+/* Blocks of 128 rows and keys and multiples of that have tiles of their own; others and what comes beside a mask do
+ * not, and fused_sm80 takes these. */
+static void sm90_has_masks_of_128(void **state)
+{
+    static const char *const tiles[2][2] = {{"fwd_lists_d64_m128n128_s5", "fwd_lists_d128_m128n128_s2"},
+                                            {"bwd_lists_d64_k128q128_loop", "bwd_lists_d128_k128q64_loop"}};
+    struct attn_problem p = dense, one;
+    struct attn_message why = {""};
+    (void)state;
+    p.dtype = ATTN_BF16;
+    p.mask_batch = p.mask_heads = 1;
+    for (int i = 0; i < 16; i++) {
+        const enum attn_mode mode = (enum attn_mode)(i & 1);
+        p.causal = i & 2;
+        p.head_dim = i & 4 ? 128 : 64;
+        p.mask_heads = i & 8 ? p.q_heads : 1;
+        for (p.mask_block = 128; p.mask_block <= 512; p.mask_block += 128)
+            check_mask(tiles[mode][p.head_dim == 128], NULL, p, mode);
+        check_mask("", "a block mask of 64 rows and keys: takes multiples of 128", (one = p, one.mask_block = 64, one),
+                   mode);
+        p.mask_block = 128;
+        check_mask("", "a block mask beside a window, packed sequences or a softcap: takes it without these",
+                   (one = p, one.window_left = 9, one), mode);
+        check_mask("", "a block mask over 65792 tiles of 128: takes up to 65536",
+                   (one = p, one.head_dim = 64, one.q_len = one.kv_len = 65792 * 128, one), mode);
+        const struct attn_request small = {.problem = &one, .device = &gpu, .mode = mode};
+        one = p, one.mask_block = 64;
+        assert_int_equal(attn_fused_sm80.accepts(&small, &why), ATTN_OK);
+        const struct attn_request fixed = {.problem = &p, .device = &gpu, .mode = mode, .deterministic = true};
+        assert_int_equal(attn_fused_sm90.accepts(&fixed, &why), mode == ATTN_FWD ? ATTN_OK : ATTN_UNSUPPORTED);
+        if (mode == ATTN_BWD)
+            assert_non_null(strstr(why.text, "has no deterministic backward"));
+    }
 }
 
 /* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
@@ -377,6 +426,7 @@ int main(void)
         cmocka_unit_test(decode_has_a_direction),      cmocka_unit_test(decode_refuses_values_in_words),
         cmocka_unit_test(all_fits_into_99_kb),         cmocka_unit_test(every_sparse_tile_has_windows),
         cmocka_unit_test(windows_alone_have_no_lists), cmocka_unit_test(every_tile_rounds_dq),
+        cmocka_unit_test(sm90_has_masks_of_128),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
