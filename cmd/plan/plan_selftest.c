@@ -19,16 +19,18 @@ static const struct selftest_family {
     bool is_packed, has_block_mask;
     int64_t head_dim, v_head_dim; /* 0 = those of the options */
     enum problem_bias bias;
+    int64_t mask_block; /* 0 = small ones; else at lengths of eight such blocks and more */
 } selftest_family[] = {
-    {-1, -1, {.dropout = 0}, false, false, 0, 0, BIAS_NONE},
-    {100, 30, {.dropout = 0}, false, false, 0, 0, BIAS_NONE},
-    {100, 30, {.dropout = 0.1, .dropout_seed = 1}, false, false, 0, 0, BIAS_NONE},
-    {-1, -1, {.dropout = 0}, true, false, 0, 0, BIAS_NONE},
-    {-1, -1, {.dropout = 0}, false, true, 0, 0, BIAS_NONE},
-    {-1, -1, {.dropout = 0}, false, false, 192, 128, BIAS_NONE},
-    {-1, -1, {.has_sink = true}, false, false, 0, 0, BIAS_NONE},
-    {-1, -1, {.has_alibi = true}, false, false, 0, 0, BIAS_NONE},
-    {-1, -1, {.dropout = 0}, false, false, 0, 0, BIAS_HEADS},
+    {-1, -1, {.dropout = 0}, false, false, 0, 0, BIAS_NONE, 0},
+    {100, 30, {.dropout = 0}, false, false, 0, 0, BIAS_NONE, 0},
+    {100, 30, {.dropout = 0.1, .dropout_seed = 1}, false, false, 0, 0, BIAS_NONE, 0},
+    {-1, -1, {.dropout = 0}, true, false, 0, 0, BIAS_NONE, 0},
+    {-1, -1, {.dropout = 0}, false, true, 0, 0, BIAS_NONE, 0},
+    {-1, -1, {.dropout = 0}, false, false, 192, 128, BIAS_NONE, 0},
+    {-1, -1, {.has_sink = true}, false, false, 0, 0, BIAS_NONE, 0},
+    {-1, -1, {.has_alibi = true}, false, false, 0, 0, BIAS_NONE, 0},
+    {-1, -1, {.dropout = 0}, false, false, 0, 0, BIAS_HEADS, 0},
+    {-1, -1, {.dropout = 0}, false, true, 0, 0, BIAS_NONE, 128}, /* a tile of kernels that take no smaller ones */
 };
 
 /* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
@@ -71,8 +73,11 @@ static void add_wide(const struct plan_item *dense, const struct selftest_family
 {
     struct plan_item item = *dense;
     struct attn_problem *p = &item.problem;
-    const int64_t len = p->kv_len, mask_block = len <= 16384 ? 32 : (len + 511) / 512;
+    const int64_t len = p->kv_len, small_block = len <= 16384 ? 32 : (len + 511) / 512;
+    const int64_t mask_block = family->mask_block ? family->mask_block : small_block;
     char lengths[96] = "";
+    if (len < 8 * family->mask_block || mask_block < small_block)
+        return;
     p->window_left = family->window_left;
     p->window_right = p->causal ? -1 : family->window_right;
     problem_set_attributes(&family->attributes, p);

@@ -118,6 +118,7 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
     struct options o = parse("fabench selftest --seqlen 128,384,16k,1024k");
     struct plan plan;
     int count[2][4] = {{0}}, caches = 0, mixed = 0, i = 0; /* wide and 8-bit by direction and mask */
+    int large_blocks = 0;                                  /* beside the small ones, at 16k alone */
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
     for (i = 0; i < plan.count; i++) {
         const struct plan_item *item = &plan.items[i];
@@ -131,6 +132,8 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
             mixed++;
         else if (attributes == ATTN_WITH_8_BIT)
             count[1][kind]++;
+        else if (p->mask_block == 128)
+            large_blocks += attributes == ATTN_WITH_BLOCK_MASK && p->kv_len == 16384;
         else
             assert_int_equal(attributes, wide[count[0][kind]++ % families]);
         assert_true(p->kv_len >= 128 && plan_shape_fits(p));
@@ -141,6 +144,7 @@ static void selftest_has_a_problem_for_every_attribute(void **state)
     }
     assert_int_equal(caches, 3 * 4);
     assert_int_equal(mixed, 3 * 4);
+    assert_int_equal(large_blocks, 3 * 4);
     plan_free(&plan);
     options_free(&o);
 }

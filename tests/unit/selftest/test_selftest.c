@@ -307,9 +307,9 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
     int64_t lens[] = {512};
     struct options o = {.modes = {true, true}, .causal = {true, true}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
-    /* Dense, with a window, with dropout too; packed, with a block mask; V's head dim, a sink, ALiBi, a bias; forward
-     * of two 8-bit types; caches with one new token each, and with chunks. */
-    assert_int_equal(plan.count, 3 * 2 * 2 * 2 * 9 + 2 * 2 * 2 + 3 * 2 * 2);
+    /* Dense, with a window, with dropout too; packed, with a block mask; V's head dim, a sink, ALiBi, a bias; a mask of
+     * large blocks; forward of two 8-bit types; caches with one new token each, and with chunks. */
+    assert_int_equal(plan.count, 3 * 2 * 2 * 2 * 10 + 2 * 2 * 2 + 3 * 2 * 2);
     unsigned seen[3] = {0};
     for (int i = 0, n = 0; i < plan.count; i++) {
         const struct attn_problem *p = &plan.items[i].problem;
