@@ -128,8 +128,6 @@ template <typename Tile> struct Walk {
             advance(params);
         if (step < end)
             mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
-        if constexpr (Tile::Work::HAS_LISTS) /* behind the last step it is not used */
-            tile = keep_uniform(smem.work[0].noted[step % Tile::Work::NOTED].tile);
     }
 };
 
@@ -253,8 +251,11 @@ template <typename Tile>
 __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], Smem<Tile> &smem, const Params &params,
                                           const Walk<Tile> &at, const FirstStats<Tile> &prefetched)
 {
+    int tile = at.tile;
+    if constexpr (Tile::Work::HAS_LISTS) /* for the diagonal alone */
+        tile = params.causal ? keep_uniform(smem.work[0].noted[at.step % Tile::Work::NOTED].tile) : 0;
     scores_to_visible_p<Tile>(s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched, params, at.bounds,
-                              at.first_key, at.tile, at.warp, at.lane);
+                              at.first_key, tile, at.warp, at.lane);
 }
 
 /* Stores a part's dV or dK of a warp's rows in fp32. `sums`: the tile's of one of them. */

@@ -38,25 +38,22 @@ struct Lists : Dense {
 
     /* A producer's way through the lists of a work tile: all lanes keep it. */
     struct StepList {
-        const uint16_t *numbers; /* of the list */
-        int at, last;            /* the place of the next step in it; its last one */
-        int chunk;               /* of a lane: entry at / LANES * LANES + lane */
+        int at;    /* the place in its list of the step that next() has found last; 0 at first */
+        int chunk; /* of a lane: entry at / LANES * LANES + lane of the list */
 
         /* Goes on to the next tile of queries; head: on return that of its list. There is one. */
         __device__ __forceinline__ int next(int &head, const Params &params, const fused_sm90_bwd_work_tile &work)
         {
-            const int lane = threadIdx.x % LANES;
             bool is_new = at % LANES == 0;
             --at;
             while (at < 0) {
-                const int64_t list = list_of(params, work, ++head);
-                numbers = family::list_section(params.lists, list, 0);
-                at = last = params.lists.visible[list] - 1;
+                at = params.lists.visible[list_of(params, work, ++head)] - 1;
                 is_new = true;
             }
             if (is_new) {
-                const int entry = at / LANES * LANES + lane;
-                chunk = entry <= last ? numbers[entry] : 0;
+                const int entry = at / LANES * LANES + static_cast<int>(threadIdx.x % LANES);
+                const uint16_t *numbers = family::list_section(params.lists, list_of(params, work, head), 0);
+                chunk = entry <= at ? numbers[entry] : 0;
             }
             return keep_uniform(__shfl_sync(0xffffffffu, chunk, at % LANES));
         }

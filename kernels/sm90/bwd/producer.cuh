@@ -84,6 +84,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     using S = Traits<Tile>;
     static constexpr bool IS_DOUT = S::IS_PAIR && RANK == DOUT_LOADER;
     static constexpr int STAGES = IS_DOUT ? S::DOUT_STAGES : S::STAGES;
+    static constexpr int UNKNOWN_TILE = -1;
     /* What is known of the next work tile: nothing; its number, which may still be on its way from device memory; that
      * it is being copied to its slot; it is there, and its steps are being loaded; K, too; V, too; there is none;
      * nothing until the block has computed this one. */
@@ -103,11 +104,12 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     __device__ __forceinline__ void begin(Smem<Tile> &smem, const Params &params)
     {
         begin_steps(smem, params);
+        find_step(smem, params);
         if (elect_one()) {
             load_k(smem, params);
             if (left > 0) {
                 note_step(smem, params);
-                load_rows<Tile, RANK, false>(smem, params, smem.work[slot], batch, head, tile, 0);
+                load_rows<Tile, RANK, false>(smem, params, smem.work[slot], batch_of(smem), head, tile, 0);
             }
             load_v(smem, params);
         }
@@ -117,8 +119,9 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             mbarrier_arrive_expect(shared_address(&smem.first_stats_full), left > 0 ? S::STATS_BYTES : 0);
         if (left > 0) {
             if (elect_one())
-                load_stats<Tile, RANK>(smem, params, smem.work[slot], batch, head, tile, 0, &smem.first_stats_full);
-            count_step(smem, params);
+                load_stats<Tile, RANK>(smem, params, smem.work[slot], batch_of(smem), head, tile, 0,
+                                       &smem.first_stats_full);
+            count_step(params);
         }
         next = READY;
     }
@@ -138,9 +141,9 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             return;
         if (elect_one()) {
             note_step(smem, params);
-            load_rows<Tile, RANK>(smem, params, smem.work[slot], batch, head, tile, filled.stage);
+            load_rows<Tile, RANK>(smem, params, smem.work[slot], batch_of(smem), head, tile, filled.stage);
         }
-        count_step(smem, params);
+        count_step(params);
     }
 
     /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded
@@ -150,6 +153,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     {
         if (S::TAKES_MORE && left <= 2 && next < FOUND)
             find_next(smem, params, now);
+        find_step(smem, params);
     }
 
     /* K of the next work tile, which comes where V of this one is: once V is in registers, or dP of the last step has
@@ -191,17 +195,18 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     __device__ __forceinline__ void load_steps(Smem<Tile> &smem, const Params &params, int most)
     {
 #pragma unroll 1
-        while (loaded < most && left > 0)
+        while (loaded < most && left > 0) {
+            find_step(smem, params);
             load_next(smem, params, most);
+        }
     }
 
   private:
     /* A step has been loaded. */
-    __device__ __forceinline__ void count_step(Smem<Tile> &smem, const Params &params)
+    __device__ __forceinline__ void count_step(const Params &params)
     {
         if constexpr (Tile::Work::HAS_LISTS) {
-            if (left > 1)
-                tile = list.next(head, params, smem.work[slot]);
+            tile = UNKNOWN_TILE;
         } else if (--tile < first_tile) {
             tile = Tile::Work::last_tile(params, begin_tile);
             ++head;
@@ -211,11 +216,29 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         --left;
     }
 
+    /* Lists, which need its register, read it where it is needed. */
+    __device__ __forceinline__ int batch_of(const Smem<Tile> &smem) const
+    {
+        if constexpr (Tile::Work::HAS_LISTS)
+            return smem.work[slot].batch;
+        return batch;
+    }
+
+    /* Lists: finds the next step, if there is one, ahead of load_next. */
+    __device__ __forceinline__ void find_step(Smem<Tile> &smem, const Params &params)
+    {
+        if constexpr (Tile::Work::HAS_LISTS) {
+            if (left > 0 && tile == UNKNOWN_TILE)
+                tile = list.next(head, params, smem.work[slot]);
+        }
+    }
+
     /* The thread that loads a step, ahead of its loads, whose barrier it then arrives at. */
     __device__ __forceinline__ void note_step(Smem<Tile> &smem, const Params &params)
     {
         if constexpr (Tile::Work::HAS_LISTS) {
-            smem.work[0].noted[loaded % Tile::Work::NOTED] = {tile, tile_index<Tile>(params, batch, head, tile)};
+            smem.work[0].noted[loaded % Tile::Work::NOTED] = {tile,
+                                                              tile_index<Tile>(params, batch_of(smem), head, tile)};
         }
     }
 
@@ -253,7 +276,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
                 mbarrier_arrive(shared_address(&smem.k_full[to]));
             if (next == FOUND) {
                 begin_steps(smem, params);
-                if (!DETERMINISTIC)
+                if (!DETERMINISTIC && !Tile::Work::HAS_LISTS) /* lists: preprocess has written all */
                     wait_for_zeros<Tile>(params, keep_uniform(smem.work[slot].section));
                 if (S::PREFETCHES_KEYS && elect_one())
                     prefetch_keys(params, smem.work[slot]);
@@ -274,8 +297,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         if constexpr (Tile::Work::HAS_LISTS) {
             --head;
             list.at = 0;
-            if (left > 0)
-                tile = list.next(head, params, work);
+            tile = UNKNOWN_TILE;
         }
     }
 

@@ -9,10 +9,10 @@ template <typename T> struct ListsD128 : TILE_NAME(128, 64, ONCE)<T> {
     static constexpr int V_STEPS = IS_BF16<T> ? 0 : 2;
 };
 template <typename T> struct LoopD128 : TILE_NAME(128, 64, LOOP)<T> {
-    static constexpr int V_STEPS = IS_BF16<T> ? 0 : 2;
+    static constexpr int V_STEPS = IS_BF16<T> ? 0 : 3;
 };
 template <typename T> struct LoopD64 : TILE_NAME(64, 128, LOOP)<T> {
-    static constexpr int V_STEPS = IS_BF16<T> ? 0 : 3, K_STEPS = IS_BF16<T> ? 0 : 3;
+    static constexpr int V_STEPS = IS_BF16<T> ? 1 : 3, K_STEPS = IS_BF16<T> ? 0 : 3;
 };
 
 #define LOOP_TEXT "; a block takes one tile of keys after the other"
