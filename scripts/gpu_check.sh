@@ -152,8 +152,8 @@ verify_stage() {
         head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
-        # Pairs of blocks, blocks that keep their queries, and those of windows and lengths are not deterministic.
-        [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few || $variant == *:bwd_ranges_* ]] ||
+        # Pairs of blocks, blocks that keep their queries, and those of windows, lengths and masks are not deterministic.
+        [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few || $variant == *:bwd_@(ranges|lists)_* ]] ||
             step "${variant#*:}-det" "$fabench" verify --device cuda:0 --preset quick --mode bwd --deterministic \
                 --d "${head_dim%%_*}" --impl "$variant" --out none
     done
@@ -191,6 +191,12 @@ verify_stage() {
         forward_tiles=$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)
         checked "lengths-d$head_dim" --d "$head_dim" --seqlen 1k,4k --dtype bf16 --impl "$tiles"
         checked "odd-length-d$head_dim" --d "$head_dim" --seqlen 1650 --batch 1 --heads 24 --dtype bf16 --impl "$tiles"
+        # Block masks as large as tiles: empty rows and keys, many work tiles, lists of several hundred tiles.
+        tiles=$(tiles_here | grep "_lists_d${head_dim}_" | paste -sd, || true)
+        [ -z "$tiles" ] || for steps in 1000,4k 40k; do
+            checked "masks-d$head_dim-${steps%,*}" --d "$head_dim" --seqlen "$steps" --batch 1 --heads 4 --kv-heads 2 \
+                --dtype bf16 --block-mask random:0.05,random:0.5,local:0 --mask-block 128 --impl "$tiles"
+        done
         # Row maxima that lag far behind, in rows with many keys of the largest weight.
         inputs=$(mktemp -d)
         for steps in two one; do
