@@ -38,13 +38,13 @@ struct Lists : Dense {
 
     /* A producer's way through the lists of a work tile: all lanes keep it. */
     struct StepList {
-        int at;    /* the place in its list of the step that next() has found last; 0 at first */
-        int chunk; /* of a lane: entry at / LANES * LANES + lane of the list */
+        int at;    /* the place in its list of the step that next() has found last; at first how many the list has */
+        int chunk; /* of a lane: entry at / LANES * LANES + lane of the list; at first -1 */
 
         /* Goes on to the next tile of queries; head: on return that of its list. There is one. */
         __device__ __forceinline__ int next(int &head, const Params &params, const fused_sm90_bwd_work_tile &work)
         {
-            bool is_new = at % LANES == 0;
+            bool is_new = at % LANES == 0 || chunk < 0;
             --at;
             while (at < 0) {
                 at = params.lists.visible[list_of(params, work, ++head)] - 1;
@@ -69,8 +69,14 @@ struct Lists : Dense {
         work.batch = listed.sequence;
         work.kv_head = listed.head;
         work.kv_tile = listed.tile;
-        for (int i = 0; i < params.group; ++i)
-            work.steps += params.lists.visible[list_of(params, work, work.kv_head * params.group + i)];
+        for (int i = params.group - 1; i >= 0; --i) {
+            const int visible = params.lists.visible[list_of(params, work, work.kv_head * params.group + i)];
+            work.steps += visible;
+            if (visible > 0) {
+                work.first_head = i;
+                work.begin_tile = visible; /* how many steps that head has */
+            }
+        }
         work.parts = 1;
         return work;
     }

@@ -295,8 +295,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         tile = begin_tile = keep_uniform(work.begin_tile);
         first_tile = keep_uniform(work.first_tile[0]);
         if constexpr (Tile::Work::HAS_LISTS) {
-            --head;
-            list.at = 0;
+            list = {tile, -1};
             tile = UNKNOWN_TILE;
         }
     }
