@@ -152,7 +152,7 @@ verify_stage() {
         head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
-        # Pairs of blocks, blocks that keep their queries, and those of windows, lengths and masks are not deterministic.
+        # Pairs of blocks, blocks that keep their queries, and those of windows, lengths and masks have no such kernels.
         [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few || $variant == *:bwd_@(ranges|lists)_* ]] ||
             step "${variant#*:}-det" "$fabench" verify --device cuda:0 --preset quick --mode bwd --deterministic \
                 --d "${head_dim%%_*}" --impl "$variant" --out none
