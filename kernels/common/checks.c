@@ -60,7 +60,7 @@ enum attn_status attn_check_request(const struct attn_request *request, const st
         return status;
     if (request->device->platform != ATTN_CUDA)
         return attn_fail(why, ATTN_UNSUPPORTED, "runs on CUDA devices only");
-    if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
+    if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16 && !attn_dtype_is_8_bit(p->dtype)) /* 8 bits: an attribute */
         return attn_fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16 only");
     if (!(p->scale > 0.0f) || !isfinite(p->scale))
         return attn_fail(why, ATTN_UNSUPPORTED, "scale %g: takes finite scales above 0", (double)p->scale);
@@ -68,9 +68,9 @@ enum attn_status attn_check_request(const struct attn_request *request, const st
 }
 
 /* A dimension of length 1 is never stepped over, so its stride does not matter. */
-static bool is_aligned(const struct attn_tensor *t, int64_t batch, int64_t heads, int64_t len)
+static bool is_aligned(const struct attn_tensor *t, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len)
 {
-    const int64_t elements = VECTOR_BYTES / 2;
+    const int64_t elements = VECTOR_BYTES / (int64_t)attn_dtype_bytes(dtype);
 
     return (uintptr_t)t->data % VECTOR_BYTES == 0 && (batch == 1 || t->stride_batch % elements == 0) &&
            (heads == 1 || t->stride_head % elements == 0) && (len == 1 || t->stride_row % elements == 0);
@@ -97,7 +97,8 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         if (used[i].tensor->data == NULL)
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s is missing", used[i].name);
         const bool is_paged = paged && used[i].is_kv;
-        if (!is_aligned(used[i].tensor,
+        const bool is_output = used[i].tensor == &tensors->o; /* the others have its type where they have 16 bits */
+        if (!is_aligned(used[i].tensor, is_output ? attn_output_dtype(p) : p->dtype,
                         packed     ? 1
                         : is_paged ? p->pages
                                    : p->batch,
@@ -109,6 +110,9 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its pointer and strides must be multiples of %d bytes",
                              used[i].name, VECTOR_BYTES);
     }
+    if (attn_dtype_is_8_bit(p->dtype) &&
+        (tensors->scale_q == NULL || tensors->scale_k == NULL || tensors->scale_v == NULL))
+        return attn_fail(why, ATTN_UNSUPPORTED, "scale_q, scale_k or scale_v is missing");
     const bool needs_lse = request->mode == ATTN_BWD || attn_wanted_outputs(request) & ATTN_LSE;
     if ((needs_lse && tensors->lse == NULL) || (uintptr_t)tensors->lse % sizeof(float) != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");

@@ -27,7 +27,7 @@ struct attn_tile {
 };
 
 struct attn_tile_table {
-    const char *direction;    /* "forward", "backward" or "decode", for messages */
+    const char *direction;    /* "forward", "backward", "decode" or "8-bit forward", for messages */
     const void *const *lists; /* of rows of row_bytes each, which begin with struct attn_tile; NULL ends them */
     size_t row_bytes;
     /* Estimated time of a tile, in any unit. NULL: the rows are in the order of preference. */
@@ -53,9 +53,15 @@ static inline int64_t attn_tiles(int64_t len, int64_t tile) { return (len + tile
 
 /* The directions of a kernel. */
 
-/* Which direction a request is for: that of its enum attn_mode, or a forward against a cache (ATTN_CACHE), where the
- * implementation has one. */
-enum attn_direction_number { ATTN_DIRECTION_FWD, ATTN_DIRECTION_BWD, ATTN_DIRECTION_DECODE, ATTN_DIRECTIONS };
+/* Which direction a request is for: that of its enum attn_mode, or, where the implementation has one, a forward against
+ * a cache (ATTN_CACHE), else one of 8-bit inputs. */
+enum attn_direction_number {
+    ATTN_DIRECTION_FWD,
+    ATTN_DIRECTION_BWD,
+    ATTN_DIRECTION_DECODE,
+    ATTN_DIRECTION_8_BIT,
+    ATTN_DIRECTIONS
+};
 
 /* One direction of an implementation. */
 struct attn_direction {
@@ -72,7 +78,8 @@ struct attn_direction {
 
 struct attn_dispatch {
     enum attn_status (*check_device)(const struct attn_request *, struct attn_message *why);
-    const struct attn_direction *directions[ATTN_DIRECTIONS]; /* decode may be NULL: then the forward sees caches */
+    /* decode and 8 bits may be NULL: then the forward sees those requests */
+    const struct attn_direction *directions[ATTN_DIRECTIONS];
     struct attn_range ranges[ATTN_DIRECTIONS];
 };
 
@@ -85,7 +92,7 @@ enum attn_status attn_dispatch_accepts(const struct attn_dispatch *, size_t vari
                                        struct attn_message *why);
 enum attn_status attn_dispatch_launch(const struct attn_dispatch *, size_t variants, const struct attn_request *,
                                       const struct attn_tensors *, const struct attn_run *, struct attn_message *why);
-/* Fills the list of variants: those of the forward, the backward, decode, a row without a name. Returns how many there
+/* Fills the list of variants: of each direction in its order, then a row without a name. Returns how many there
  * are, also where the list has no room for all. */
 size_t attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant variants[ATTN_MAX_VARIANTS]);
 

@@ -46,7 +46,7 @@ enum attn_status attn_launch_kernel(const struct attn_launch *launch, const void
 
 /* Tensor maps. */
 
-enum { MAX_RANK = 5, PANEL_COLUMNS = 64, ELEMENT_BYTES = 2, ENCODE_SINCE = 12000 };
+enum { MAX_RANK = 5, PANEL_BYTES = 128, ENCODE_SINCE = 12000 };
 
 static const int64_t MAX_STRIDE_BYTES = INT64_C(1) << 40;
 
@@ -82,15 +82,21 @@ static enum attn_status encode_map(CUtensorMap *map, const char *name, void *dat
                                    const struct dimension *outer, int count, struct attn_message *why)
 {
     const encode_function encode = find_encode();
+    const int64_t element_bytes = (int64_t)attn_dtype_bytes(shape->dtype), all_bytes = shape->head_dim * element_bytes;
+    const bool is_narrow = element_bytes == 1 && all_bytes == PANEL_BYTES / 2;
     cuuint64_t sizes[MAX_RANK] = {(cuuint64_t)shape->head_dim}, strides[MAX_RANK - 1];
-    const cuuint32_t box[MAX_RANK] = {PANEL_COLUMNS, (cuuint32_t)shape->box_rows, (cuuint32_t)shape->box_heads, 1, 1};
-    const cuuint32_t steps[MAX_RANK] = {1, 1, 1, 1, 1};
+    const cuuint32_t columns = (cuuint32_t)(PANEL_BYTES / (is_narrow ? 2 : element_bytes)),
+                     box[MAX_RANK] = {columns, (cuuint32_t)shape->box_rows, (cuuint32_t)shape->box_heads, 1, 1},
+                     steps[MAX_RANK] = {1, 1, 1, 1, 1};
+    const CUtensorMapDataType type = element_bytes == 1          ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                     : shape->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 
     if (encode == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled (CUDA 12.0)");
     for (int i = 0; i < count; ++i) {
         /* A dimension of length 1 is never stepped over: any legal stride will do. */
-        const int64_t bytes = outer[i].size == 1 ? shape->head_dim * ELEMENT_BYTES : outer[i].bytes;
+        const int64_t bytes = outer[i].size == 1 ? all_bytes : outer[i].bytes;
         if (bytes <= 0 || bytes >= MAX_STRIDE_BYTES || bytes % 16 != 0)
             return attn_fail(why, ATTN_UNSUPPORTED,
                              "tensor %s: its %s stride of %lld bytes must be a multiple of 16 from 16 to 2^40", name,
@@ -99,9 +105,9 @@ static enum attn_status encode_map(CUtensorMap *map, const char *name, void *dat
         strides[i] = (cuuint64_t)bytes;
     }
     const CUresult result =
-        encode(map, shape->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-               (cuuint32_t)count + 1, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        encode(map, type, (cuuint32_t)count + 1, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               is_narrow ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         return attn_fail(
             why, ATTN_ERROR,
@@ -115,9 +121,10 @@ static enum attn_status encode_map(CUtensorMap *map, const char *name, void *dat
 enum attn_status tensor_map_encode_shape(CUtensorMap *map, const char *name, const struct attn_tensor *t,
                                          const struct tensor_map_shape *shape, struct attn_message *why)
 {
-    const struct dimension outer[] = {{"row", shape->len, t->stride_row * ELEMENT_BYTES},
-                                      {"head", shape->heads, t->stride_head * ELEMENT_BYTES},
-                                      {"batch", shape->batch, t->stride_batch * ELEMENT_BYTES}};
+    const int64_t bytes = (int64_t)attn_dtype_bytes(shape->dtype);
+    const struct dimension outer[] = {{"row", shape->len, t->stride_row * bytes},
+                                      {"head", shape->heads, t->stride_head * bytes},
+                                      {"batch", shape->batch, t->stride_batch * bytes}};
 
     return encode_map(map, name, t->data, shape, outer, 3, why);
 }
@@ -135,10 +142,11 @@ enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, co
                                           const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                           struct attn_message *why)
 {
-    const int64_t row_bytes = t->stride_row * ELEMENT_BYTES, head_bytes = t->stride_head * ELEMENT_BYTES;
+    const int64_t bytes = (int64_t)attn_dtype_bytes(problem->dtype), row_bytes = t->stride_row * bytes,
+                  head_bytes = t->stride_head * bytes;
     const struct dimension fixed[] = {{"row", len, row_bytes},
                                       {"head", heads, head_bytes},
-                                      {"batch", problem->batch, t->stride_batch * ELEMENT_BYTES},
+                                      {"batch", problem->batch, t->stride_batch * bytes},
                                       {"wrap", 1, 0}};
     const struct dimension packed[] = {{"row", TENSOR_MAP_WRAP, row_bytes},
                                        {"head", heads, head_bytes},

@@ -26,17 +26,19 @@ static enum attn_status check(const struct attn_request *request, struct attn_me
 
 static const struct attn_dispatch dispatch = {
     .check_device = check,
-    .directions = {&fused_sm90_fwd, &fused_sm90_bwd, &fused_sm90_decode},
+    .directions = {&fused_sm90_fwd, &fused_sm90_bwd, &fused_sm90_decode, &fused_sm90_fp8},
     .ranges = {
         {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP | ATTN_WITH_SINK, 0},
         {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK, 0},
-        {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK, 256}}};
+        {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK, 256},
+        {ATTN_WITH_8_BIT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS, 0}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm90 = {
     .abi = ATTN_ABI,
     .name = "fused_sm90",
-    .summary = "wgmma and TMA, warp-specialised, fp16 and bf16, head_dim 64 and 128, compute capability 9.0",
+    .summary =
+        "wgmma and TMA, warp-specialised, 16 bits, forward 8 bits too, head_dim 64 and 128, compute capability 9.0",
     .platform = ATTN_CUDA,
     /* dQ is summed in the order in which blocks get there unless request.deterministic asks for a fixed one. */
     .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV},

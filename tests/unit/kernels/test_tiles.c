@@ -116,7 +116,7 @@ static enum attn_status count_launch(const struct attn_request *request, const s
 
 static const struct attn_direction forward = {takes, bytes_256, count_launch, &in_order},
                                    backward = {takes, bytes_256, count_launch, &by_time};
-static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}, {{0}}};
+static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}, {{0, 0}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 static const struct attn_impl made_up = {.abi = ATTN_ABI, .name = "made_up", ATTN_DISPATCH_MEMBERS};
 
@@ -151,7 +151,7 @@ static void too_many_variants_are_refused(void **state)
     static const void *const lists[] = {many_rows, NULL};
     static const struct attn_tile_table many = {"forward", lists, sizeof rows[0], NULL, NULL};
     static const struct attn_direction crowded = {takes, bytes_256, count_launch, &many};
-    static const struct attn_dispatch crowd = {check_device, {&crowded, &crowded}, {{0}}};
+    static const struct attn_dispatch crowd = {check_device, {&crowded, &crowded}, {{0, 0}}};
     struct attn_variant list[ATTN_MAX_VARIANTS];
     struct attn_message why = {""};
     const struct attn_problem p = {.head_dim = 64};
