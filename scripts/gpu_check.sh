@@ -106,7 +106,7 @@ fused_here() {
 tiles_here() {
     "$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," -v which="${1:-all}" '/^[a-z]/ { impl = $1 }
         $1 == "variant" && index(ours, "," impl ",") &&
-            (which == "all" || (!/not dense attention/ && $2 !~ /^decode_/)) { print impl ":" $2 }'
+            (which == "all" || (!/not dense attention/ && $2 !~ /^(decode|fp8)_/)) { print impl ":" $2 }'
 }
 
 test_stage() {
@@ -150,6 +150,11 @@ verify_stage() {
     fi
     for variant in $tiles; do
         head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
+        if [[ $variant == *:fp8_* ]]; then
+            step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" \
+                --dtype e4m3,e5m2 --fp8-scale tensor,head,block --impl "$variant,$variant:fast" --out none
+            continue
+        fi
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
         # Pairs of blocks, blocks that keep their queries, and those of windows, lengths and masks have no such kernels.
@@ -214,6 +219,8 @@ verify_stage() {
             checked "late-rows-d$head_dim-${data%=*}" --d "$head_dim" --seqlen 1650 --kv-len 1653,1682,1777 --causal \
                 --batch 1 --heads 4 --mode fwd --dtype fp16,bf16 "--$data" --impl "$forward_tiles"
         done
+        checked "8-bit-lengths-d$head_dim" --d "$head_dim" --seqlen 1650,4k --dtype e4m3,e5m2 --fp8-scale block \
+            --mode fwd --impl "$(tiles_here | grep ":fp8_d${head_dim}_" | sed 's/.*/&,&:fast/' | paste -sd, || true)"
         # Random problems of the forward. One of d128's has huge logits, which a row max that is too low makes NaN of.
         step "random-forward-d$head_dim" "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode fwd \
             --d "$head_dim" --impl "$(fused_here)" --out none
@@ -318,6 +325,10 @@ kernels() {
     options=(--dtype bf16)
     case $1 in
     chosen) options+=(--impl "$(fused_here)") ;;
+    fp8) # scales of blocks, which need the most
+        options=(--dtype e4m3 --fp8-scale block --d 64,128
+            --impl "$(tiles_here | grep ':fp8_' | sed 's/.*/&,&:fast/' | paste -sd, || true)")
+        ;;
     fwd | bwd) # small shapes choose only a few of the tiles; those of fused_sm90's backward begin with bwd_
         local tiles
         [ "$1" = fwd ] || options=(--dtype fp16,bf16) # which load keys in different orders
@@ -344,6 +355,8 @@ sanitize_stage() {
         if [[ ,$(fused_here), == *,fused_sm90,* ]]; then
             kernels decode
             sanitized "$tool" "$tool-decode" "${options[@]}"
+            kernels fp8
+            sanitized "$tool" "$tool-fp8" "${options[@]}"
         fi
         pieces_sanitized "$tool"
     done

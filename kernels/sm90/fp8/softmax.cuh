@@ -1,13 +1,13 @@
-/* The online softmax of the 8-bit sm_90 forward, on the accumulators of wgmma. With c = scale * log2(e) times the scales
- * of Q and K:
+/* The online softmax of the 8-bit sm_90 forward, on the accumulators of wgmma. With c = scale * log2(e) times the
+ * scales of Q and K:
  *
  *   m' = max(m, c rowmax(S))
  *   P  = 2^(c S - m' + 8)        rounded to 8 bits for the second product
  *   l  = 2^(m - m') l + rowsum(P) before it is rounded, and O likewise
  *
- * The largest weight of a row is 2^8, which both types hold exactly: e4m3 has 2^-9 as its smallest number and 448 as its
- * largest, so that with a lower offset small weights, which many keys may have, would be lost, and with a row max that
- * lags behind, as in 16 bits, large ones would be cut off. */
+ * The largest weight of a row is 2^8, which both types hold exactly. e4m3 has 2^-9 as its smallest number and 448 as
+ * its largest: with a lower offset small weights, which many keys may have, would be lost, and with a row max that lags
+ * behind, as in 16 bits, large ones would be cut off. */
 #pragma once
 #include <cfloat>
 
@@ -27,8 +27,8 @@ struct RowState {
     float max_log2[2], sum[2];
 };
 
-/* Moves the row max to the largest score. `alpha`: what sums that refer to the last one are to be multiplied with; those
- * of the weights are. */
+/* Moves the row max to the largest score. `alpha`: what sums that refer to the last one are to be multiplied with;
+ * those of the weights are. */
 template <int SCORES>
 __device__ __forceinline__ void move_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                              float scale_log2)

@@ -26,7 +26,7 @@ template <int ROW_BYTES> __device__ __forceinline__ uint32_t swizzled(uint32_t r
         return row * 64u + ((chunk ^ (row >> 1 & 3u)) << 4);
 }
 
-/* A transposer's part of a block of keys: the columns 16 c to 16 c + 15 of c = transposer, transposer + TRANSPOSERS, ...
+/* A transposer's part of a block of keys: columns 16 c to 16 c + 15 of c = transposer, transposer + TRANSPOSERS, ...
  * A load takes 32 keys of these: its register i has the keys 8 i + 2 q, 8 i + 2 q + 1 of the columns 2 r, 2 r + 1, with
  * r = lane / 4 and q = lane % 4. `from` and `to`: the lane's addresses in V and in V transposed, where 32 keys further
  * are 32 bytes further ahead of the swizzle. */

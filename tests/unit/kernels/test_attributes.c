@@ -161,7 +161,7 @@ static const struct {
 /* What the forward of an implementation computes besides. */
 static unsigned of_forward_alone(const struct attn_impl *impl)
 {
-    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK : 0;
+    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK | ATTN_WITH_8_BIT : 0;
 }
 
 /* Of fused_sm90, whose forward against a cache is a direction of its own. */
@@ -407,6 +407,48 @@ static void every_tile_rounds_dq(void **state)
         }
     }
 }
+
+/* What fused_sm90 says to a request of 8-bit inputs; "" where it takes it. */
+static const char *sm90_says(struct attn_problem p, enum attn_mode mode, bool fast, unsigned outputs)
+{
+    static struct attn_message why;
+    const struct attn_request request = {.problem = &p, .device = &gpu, .mode = mode, .fast = fast, .outputs = outputs};
+    why.text[0] = '\0';
+    const enum attn_status status = attn_fused_sm90.accepts(&request, &why);
+    assert_int_equal(status == ATTN_OK, why.text[0] == '\0');
+    return why.text;
+}
+
+static void sm90_takes_8_bits_forward(void **state)
+{
+    struct attn_problem p = dense;
+    (void)state;
+    p.dtype = ATTN_E5M2;
+    p.out_dtype = ATTN_BF16;
+    for (int scale = ATTN_SCALE_TENSOR; scale <= ATTN_SCALE_BLOCK; scale++)
+        for (int fast = 0; fast < 2; fast++) {
+            p.quant_scale = (enum attn_quant_scale)scale;
+            p.scale_block = scale == ATTN_SCALE_BLOCK ? 256 : 0;
+            assert_string_equal(sm90_says(p, ATTN_FWD, fast, 0), "");
+            assert_string_equal(sm90_says(p, ATTN_FWD, fast, ATTN_O), "");
+        }
+    assert_string_equal(sm90_says(p, ATTN_BWD, false, 0), "takes no 8-bit inputs");
+    assert_string_equal(sm90_says(p, ATTN_FWD, false, ATTN_LSE), "takes no request without O");
+    p.scale_block = 64;
+    assert_string_equal(sm90_says(p, ATTN_FWD, false, 0), "scales of blocks of 64 rows: takes multiples of 128");
+    p.quant_scale = ATTN_SCALE_NONE;
+    assert_string_equal(sm90_says(p, ATTN_FWD, false, 0), "takes no 8-bit inputs without scales");
+    p.quant_scale = ATTN_SCALE_HEAD;
+    p.out_dtype = ATTN_FP32;
+    assert_string_equal(sm90_says(p, ATTN_FWD, false, 0), "writes O in fp16 and bf16 only");
+    p.out_dtype = ATTN_FP16;
+    p.window_left = 5;
+    assert_string_equal(sm90_says(p, ATTN_FWD, false, 0), "takes no window");
+    p.window_left = -1;
+    p.dtype = ATTN_BF16;
+    p.quant_scale = ATTN_SCALE_NONE;
+    assert_string_equal(sm90_says(p, ATTN_FWD, true, 0), "takes no fast mode");
+}
 #endif
 
 static void every_implementation_refuses_in_words(void **state)
@@ -426,7 +468,7 @@ int main(void)
         cmocka_unit_test(decode_has_a_direction),      cmocka_unit_test(decode_refuses_values_in_words),
         cmocka_unit_test(all_fits_into_99_kb),         cmocka_unit_test(every_sparse_tile_has_windows),
         cmocka_unit_test(windows_alone_have_no_lists), cmocka_unit_test(every_tile_rounds_dq),
-        cmocka_unit_test(sm90_has_masks_of_128),
+        cmocka_unit_test(sm90_has_masks_of_128),       cmocka_unit_test(sm90_takes_8_bits_forward),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,6 +128,33 @@ static void variants_of_both_directions(void **state)
     assert_null(made_up.variants[8].name);
 }
 
+/* Where an implementation has kernels for 8 bits, requests of these go there, but not against a cache, and no others. */
+static void eight_bits_have_a_direction(void **state)
+{
+    static const struct attn_direction eight_bits = {takes, bytes_256, count_launch, &in_order};
+    static const struct attn_direction decode = {takes, bytes_256, count_launch, &in_order};
+    static const struct attn_dispatch with = {check_device, {&forward, &backward, &decode, &eight_bits}, {{0, 0}}};
+    static const struct attn_dispatch alone = {check_device, {&forward, &backward, NULL, &eight_bits}, {{0, 0}}};
+    struct attn_problem p = {.head_dim = 64, .dtype = ATTN_E4M3};
+    struct attn_request request = {.problem = &p};
+    struct attn_variant list[ATTN_MAX_VARIANTS];
+    (void)state;
+    assert_ptr_equal(attn_direction_of(&with, &request), &eight_bits);
+    assert_ptr_equal(attn_direction_of(&alone, &request), &eight_bits);
+    assert_ptr_equal(attn_direction_of(&dispatch, &request), &forward);
+    p.lengths = ATTN_CACHE;
+    assert_ptr_equal(attn_direction_of(&with, &request), &decode);
+    assert_ptr_equal(attn_direction_of(&alone, &request), &eight_bits);
+    p.lengths = ATTN_FIXED;
+    request.mode = ATTN_BWD;
+    assert_ptr_equal(attn_direction_of(&with, &request), &backward);
+    request.mode = ATTN_FWD;
+    p.dtype = ATTN_FP16;
+    assert_ptr_equal(attn_direction_of(&with, &request), &forward);
+    assert_int_equal(attn_dispatch_variants(&with, list), 16);
+    assert_int_equal(attn_dispatch_variants(&alone, list), 12);
+}
+
 /* An empty list among the lists does not end them. */
 static void tiles_of_all_lists(void **state)
 {
@@ -249,6 +276,7 @@ int main(void)
         cmocka_unit_test(shortest_estimated_time),
         cmocka_unit_test(forced_variants_and_refusals),
         cmocka_unit_test(variants_of_both_directions),
+        cmocka_unit_test(eight_bits_have_a_direction),
         cmocka_unit_test(tiles_of_all_lists),
         cmocka_unit_test(too_many_variants_are_refused),
         cmocka_unit_test(launches_what_it_accepts),
