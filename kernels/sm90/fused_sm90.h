@@ -1,5 +1,5 @@
 /* fused_sm90: its entry in the registry (fused_sm90.c) and its directions (fwd/host.c,
- * bwd/host.c, decode/host.c, fp8/host.c). */
+ * bwd/host.c, decode/host.c, fwd/fp8/host.c). */
 #ifndef FABENCH_FUSED_SM90_H
 #define FABENCH_FUSED_SM90_H
 

@@ -1,5 +1,5 @@
 /* The 8-bit sm_90 forward of head_dim 128. */
-#include "kernels/sm90/fp8/instance.cuh"
+#include "kernels/sm90/fwd/fp8/instance.cuh"
 
 using namespace sm90_fp8;
 

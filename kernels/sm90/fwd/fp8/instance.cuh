@@ -1,6 +1,6 @@
 /* What a file of instances/ needs: the row of a tile in the table of the 8-bit sm_90 forward, with its kernels. */
 #pragma once
-#include "kernels/sm90/fp8/kernel.cuh"
+#include "kernels/sm90/fwd/fp8/kernel.cuh"
 
 namespace sm90_fp8 {
 

@@ -14,7 +14,7 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/eight_bits.cuh"
 #include "kernels/device/softmax.cuh"
-#include "kernels/sm90/fp8/tiles.cuh"
+#include "kernels/sm90/fwd/fp8/tiles.cuh"
 
 namespace sm90_fp8 {
 

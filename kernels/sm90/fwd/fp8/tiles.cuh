@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/sm90/fp8/params.h"
+#include "kernels/sm90/fwd/fp8/params.h"
 #include "kernels/sm90/fwd/policies.cuh"
 
 namespace sm90_fp8 {

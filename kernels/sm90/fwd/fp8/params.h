@@ -1,6 +1,6 @@
 /* What the host side of fused_sm90's 8-bit forward (host.c) and its kernels (kernel.cuh) share. C and CUDA C++. */
-#ifndef FABENCH_SM90_FP8_PARAMS_H
-#define FABENCH_SM90_FP8_PARAMS_H
+#ifndef FABENCH_SM90_FWD_FP8_PARAMS_H
+#define FABENCH_SM90_FWD_FP8_PARAMS_H
 
 #include "kernels/sm90/fwd/params.h"
 

@@ -6,10 +6,10 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/device/warp_matrix.cuh"
-#include "kernels/sm90/fp8/epilogue.cuh"
-#include "kernels/sm90/fp8/softmax.cuh"
-#include "kernels/sm90/fp8/tiles.cuh"
-#include "kernels/sm90/fp8/transpose.cuh"
+#include "kernels/sm90/fwd/fp8/epilogue.cuh"
+#include "kernels/sm90/fwd/fp8/softmax.cuh"
+#include "kernels/sm90/fwd/fp8/tiles.cuh"
+#include "kernels/sm90/fwd/fp8/transpose.cuh"
 
 namespace sm90_fp8 {
 

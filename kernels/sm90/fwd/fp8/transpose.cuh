@@ -13,7 +13,7 @@
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/device/warp_matrix.cuh"
-#include "kernels/sm90/fp8/tiles.cuh"
+#include "kernels/sm90/fwd/fp8/tiles.cuh"
 
 namespace sm90_fp8 {
 

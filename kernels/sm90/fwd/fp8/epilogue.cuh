@@ -9,8 +9,8 @@
 #include "kernels/device/registers.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_matrix.cuh"
-#include "kernels/sm90/fp8/softmax.cuh"
-#include "kernels/sm90/fp8/tiles.cuh"
+#include "kernels/sm90/fwd/fp8/softmax.cuh"
+#include "kernels/sm90/fwd/fp8/tiles.cuh"
 
 namespace sm90_fp8 {
 

@@ -18,9 +18,9 @@
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/registers.cuh"
-#include "kernels/sm90/fp8/consumer.cuh"
-#include "kernels/sm90/fp8/producer.cuh"
-#include "kernels/sm90/fp8/transpose.cuh"
+#include "kernels/sm90/fwd/fp8/consumer.cuh"
+#include "kernels/sm90/fwd/fp8/producer.cuh"
+#include "kernels/sm90/fwd/fp8/transpose.cuh"
 
 namespace sm90_fp8 {
 

@@ -1,6 +1,6 @@
 /* The host side of fused_sm90's 8-bit forward: which tile a request gets, what is refused, the kernels' parameters, the
  * launch. */
-#include "kernels/sm90/fp8/params.h"
+#include "kernels/sm90/fwd/fp8/params.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"

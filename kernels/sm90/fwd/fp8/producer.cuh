@@ -4,7 +4,7 @@
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/memory.cuh"
-#include "kernels/sm90/fp8/tiles.cuh"
+#include "kernels/sm90/fwd/fp8/tiles.cuh"
 
 namespace sm90_fp8 {
 
