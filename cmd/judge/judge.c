@@ -213,6 +213,22 @@ void judge_rounded_p(struct judge_bounds *b, enum attn_dtype inputs, bool double
     }
 }
 
+void judge_floor_of_8_bits(struct judge_bounds *b, enum problem_tensor tensor, int64_t head_dim, int64_t kv_len,
+                           double largest_lse)
+{
+    /* As in judge_floor_of_logits, but sums keep 13 bits behind the first one. LSE is at most ln(kv_len) above the
+     * logits that have weight: at usual ones, where it is little else, the difference is near 0. */
+    const double unit = 0x1p-13 * fmax(0, largest_lse - log((double)kv_len));
+    const double error = ((double)head_dim / 8 + 2) * unit;
+    if (tensor == TENSOR_LSE)
+        b->atol_absolute += error;
+    if (tensor != TENSOR_O)
+        return;
+    if (error > b->rms)
+        b->atol_element = fmax(b->atol_element, error);
+    b->gain = fmax(b->gain, 2 * unit); /* what all logits have too little of: as a scale that is too small */
+}
+
 /* The largest error / bound so far in one tensor, where it is, and the largest of each rule. */
 struct worst_share {
     double used;

@@ -51,6 +51,11 @@ void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_d
  * of their inputs (docs/judging.md). `inputs`: e4m3 or e5m2; doubled and atol as there. */
 void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled, double atol);
 
+/* What LSE, one element of O and its gain may be off because tensor cores sum products of 8-bit numbers in 13 bits
+ * (docs/judging.md). Behind judge_rounded_p; not for naive, which has no such products. */
+void judge_floor_of_8_bits(struct judge_bounds *, enum problem_tensor, int64_t head_dim, int64_t kv_len,
+                           double largest_lse);
+
 /* What a tensor may be off because the logits are sums in fp32 (docs/judging.md), rounded ones for fp32 inputs, on
  * tensor cores for narrower ones: the least bounds of rules 3, 4 and 6, and a part of the term of rule 5. Of dQ and dK
  * in 16 bits the product of reference/reference.h holds most of it. largest_slope: what stands for the logits in the

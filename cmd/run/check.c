@@ -220,6 +220,8 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         judge_floor_of_dropout(&in.bounds, tensor, attn_output_dtype(p), (double)p->dropout);
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
+    if (attn_dtype_is_8_bit(p->dtype) && !request->is_naive && isnan(request->atol) && isnan(request->rtol))
+        judge_floor_of_8_bits(&in.bounds, tensor, p->head_dim, p->kv_len, lse);
     if (request->is_repeat) {
         in.bounds.gain = INFINITY;
         in.naive_max_abs_err = NAN;

@@ -8,7 +8,8 @@ static enum attn_direction_number number_of(const struct attn_dispatch *dispatch
 {
     if (request->mode == ATTN_BWD)
         return ATTN_DIRECTION_BWD;
-    const bool is_decode = request->problem->lengths == ATTN_CACHE, is_8_bit = attn_dtype_is_8_bit(request->problem->dtype);
+    const bool is_decode = request->problem->lengths == ATTN_CACHE,
+               is_8_bit = attn_dtype_is_8_bit(request->problem->dtype);
     if (is_decode && dispatch->directions[ATTN_DIRECTION_DECODE] != NULL)
         return ATTN_DIRECTION_DECODE;
     return is_8_bit && dispatch->directions[ATTN_DIRECTION_8_BIT] != NULL ? ATTN_DIRECTION_8_BIT : ATTN_DIRECTION_FWD;

@@ -35,9 +35,9 @@ enum attn_status attn_cuda_failure(const char *call, cudaError_t error, struct a
  * "Tensor Map Object Management". */
 
 /* What a map describes: coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim], whose elements
- * have 16 or 8 bits; of a paged cache pages are the batch. A copy moves a panel of 64 columns, of 8 bits 128, x box_rows
- * rows of box_heads heads (at most 256 each), in shared memory rows of 128 bytes with the 128B swizzle, those of a head
- * together; rows of 64 elements of 8 bits are rows of 64 bytes with the 64B swizzle. */
+ * have 16 or 8 bits; of a paged cache pages are the batch. A copy moves a panel of 64 columns, of 8 bits 128, times
+ * box_rows rows of box_heads heads (at most 256 each), in shared memory rows of 128 bytes with the 128B swizzle, those
+ * of a head together; rows of 64 elements of 8 bits are rows of 64 bytes with the 64B swizzle. */
 struct tensor_map_shape {
     enum attn_dtype dtype;
     int64_t head_dim, len, heads, batch;

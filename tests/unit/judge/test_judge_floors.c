@@ -86,6 +86,34 @@ static void large_logits_in_one_term(void **state)
     assert_true(dv.rtol == fp32.rtol);
 }
 
+/* Sums of 13 bits: (64 / 8 + 2) / 8192 of the logits, which LSE is ln(1024) above at most. At usual logits O has what
+ * it had, and LSE of 1024 and 16384 keys, 7.5 and 10.3, about 0.002: that of a scale which is 0.2 % too large. */
+static void large_logits_in_8_bits(void **state)
+{
+    (void)state;
+    struct judge_bounds o = bounds_of(TENSOR_O, ATTN_BF16, false), lse = bounds_of(TENSOR_LSE, ATTN_BF16, false);
+    judge_rounded_p(&o, ATTN_E4M3, false, NAN);
+    const struct judge_bounds o_before = o, lse_before = lse;
+    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 7.5);
+    judge_floor_of_8_bits(&o, TENSOR_O, 128, 16384, 10.3);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, log(1024)); /* all keys alike */
+    assert_memory_equal(&o, &o_before, sizeof o);
+    assert_memory_equal(&lse, &lse_before, sizeof lse);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, 7.5);
+    assert_true(lse.atol_absolute > 1e-3 && lse.atol_absolute < 2e-3);
+    lse = lse_before;
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 128, 16384, 10.3);
+    assert_true(lse.atol_absolute > 1e-3 && lse.atol_absolute < 2.5e-3);
+    lse = lse_before;
+    const double error = 10 * 0x1p-13 * (1000 - log(1024));
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, 1000);
+    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 1000);
+    assert_true(lse.atol_absolute == 1e-3 + error && lse.rtol == 0 && lse.rms == 0);
+    assert_true(o.atol_element == error && o.rms == 0.045 && o.block_rms == 0.09);
+    assert_true(o.gain == 0x1p-12 * (1000 - log(1024)));
+    assert_true(o.atol_rms == o_before.atol_rms && o.rtol == o_before.rtol && o.ulp == 0);
+}
+
 /* 1 / 0.9 is 1.1111, in bf16 1.1094; 1 / 0.5 is exact in every type. */
 static void dropout_where_one_key_has_all(void **state)
 {
@@ -165,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_logits_move_nothing),      cmocka_unit_test(large_logits_in_16_bits),
         cmocka_unit_test(dropout_where_one_key_has_all),  cmocka_unit_test(large_logits_in_one_term),
-        cmocka_unit_test(rule_5_has_the_unit_of_a_block), cmocka_unit_test(the_unit_is_of_dq_and_dk)};
+        cmocka_unit_test(rule_5_has_the_unit_of_a_block), cmocka_unit_test(the_unit_is_of_dq_and_dk),
+        cmocka_unit_test(large_logits_in_8_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

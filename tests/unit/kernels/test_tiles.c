@@ -128,7 +128,8 @@ static void variants_of_both_directions(void **state)
     assert_null(made_up.variants[8].name);
 }
 
-/* Where an implementation has kernels for 8 bits, requests of these go there, but not against a cache, and no others. */
+/* Where an implementation has kernels for 8 bits, requests of these go there, but not against a cache that decode
+ * takes. */
 static void eight_bits_have_a_direction(void **state)
 {
     static const struct attn_direction eight_bits = {takes, bytes_256, count_launch, &in_order};
