@@ -5,6 +5,7 @@
 #pragma once
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/barriers.cuh"
+#include "kernels/device/grid_order.cuh"
 #include "kernels/sm90/decode/rows.cuh"
 #include "kernels/sm90/decode/walk.cuh"
 
@@ -19,12 +20,6 @@ struct Addends {
 __device__ __forceinline__ int64_t rows_of_slot(const Params &params)
 {
     return params.shape.heads * params.shape.tokens;
-}
-
-__device__ __forceinline__ RowSums load_sums(const Params &params, int64_t row)
-{
-    const float4 x = __ldcg(params.part_rows + row);
-    return {x.x, x.y, x.z};
 }
 
 __device__ __forceinline__ float warp_max(float x)
@@ -43,107 +38,149 @@ __device__ __forceinline__ float warp_sum(float x)
     return x;
 }
 
-/* o += weight * the lane's columns of a row of a slot: 2 neighbouring ones in every 64. */
-template <int PAIRS>
-__device__ __forceinline__ void add_row(float2 (&o)[PAIRS], const float *row, float weight, int lane)
+/* A lane's columns of a row, or of 128 columns of it: 2 neighbouring ones in every 64. */
+template <typename Tile> struct RowColumns {
+    static constexpr int PAIRS = Tile::COLUMNS / 64;
+    float2 at[PAIRS];
+};
+
+/* What is read of one row: of every addend the lane's columns, and the sums of addend `lane`. */
+template <typename Tile> struct AddendRows {
+    RowColumns<Tile> o[SM90_DECODE_FEW_PARTS];
+    float4 sums;
+};
+
+/* A row of the tile, and its columns [column, column + Tile::COLUMNS). */
+struct RowPiece {
+    int row, column;
+};
+
+template <typename Tile>
+__device__ __forceinline__ void load_addends(AddendRows<Tile> &rows, const Params &params, const Part &part,
+                                             const Addends &addends, const RowPiece &piece, int lane)
 {
+    const int64_t slot_rows = rows_of_slot(params);
+
+    rows.sums = make_float4(-INFINITY, 0.0f, 0.0f, 0.0f);
+    if (lane < addends.count)
+        rows.sums = __ldcg(params.part_rows + sm90_decode_slot(&part, addends.first + lane * addends.step) * slot_rows +
+                           piece.row);
+    const int64_t slot_floats = slot_rows * Tile::HEAD_DIM, step = addends.step * part.slot_step * slot_floats;
+    const float *from = params.part_o + (part.base_slot + addends.first * part.slot_step) * slot_floats +
+                        piece.row * Tile::HEAD_DIM + piece.column + 2 * lane;
+    const float *const first = addends.first == 0 ? from + (part.first_slot - part.base_slot) * slot_floats : from;
 #pragma unroll
-    for (int i = 0; i < PAIRS; ++i) {
-        const float2 x = __ldcg(reinterpret_cast<const float2 *>(row + 64 * i + 2 * lane));
-        o[i].x = fmaf(weight, x.x, o[i].x);
-        o[i].y = fmaf(weight, x.y, o[i].y);
+    for (int i = 0; i < SM90_DECODE_FEW_PARTS; ++i) {
+#pragma unroll
+        for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j)
+            rows.o[i].at[j] = i < addends.count
+                                  ? __ldcg(reinterpret_cast<const float2 *>((i == 0 ? first : from) + 64 * j))
+                                  : make_float2(0.0f, 0.0f);
+        from += step;
     }
 }
 
-/* A warp adds up one row, `row` within the tile, of all addends. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void add_up_row(const Params &params, const Part &part, const Addends &addends,
-                                           const RowTile &tile, int row, int lane)
+/* The sum of what was read, in the order of the keys: O's columns, and what is known of the row. */
+template <typename Tile>
+__device__ __forceinline__ RowSums sum_addends(RowColumns<Tile> &o, const AddendRows<Tile> &rows)
 {
-    constexpr int PAIRS = Tile::HEAD_DIM / 64;
-    const int64_t slot_rows = rows_of_slot(params);
-    const int64_t target = sm90_decode_slot(&part, addends.first) * slot_rows + row;
-    float top = -INFINITY, sum = 0.0f, rounded = 0.0f;
-    float2 o[PAIRS];
+    const float top = warp_max(rows.sums.x), reference = top == -INFINITY ? 0.0f : top;
+    const float weight = exp2_approx(rows.sums.x - reference);
 
 #pragma unroll
-    for (int i = 0; i < PAIRS; ++i)
-        o[i] = make_float2(0.0f, 0.0f);
-    for (int i = lane; i < addends.count; i += 32)
-        top = fmaxf(
-            top,
-            load_sums(params, sm90_decode_slot(&part, addends.first + i * addends.step) * slot_rows + row).max_log2);
-    top = warp_max(top);
-    const float reference = top == -INFINITY ? 0.0f : top;
-    for (int base = 0; base < addends.count; base += 32) {
-        float weight = 0.0f;
-        if (base + lane < addends.count) {
-            const int number = addends.first + (base + lane) * addends.step;
-            const RowSums sums = load_sums(params, sm90_decode_slot(&part, number) * slot_rows + row);
-            weight = exp2_approx(sums.max_log2 - reference);
-            sum = fmaf(weight, sums.sum, sum);
-            rounded = fmaf(weight, sums.rounded, rounded);
-        }
-#pragma unroll 8
-        for (int i = 0; i < min(addends.count - base, 32); ++i) {
-            const int number = addends.first + (base + i) * addends.step;
-            const float *const from =
-                params.part_o + (sm90_decode_slot(&part, number) * slot_rows + row) * Tile::HEAD_DIM;
-            add_row(o, from, __shfl_sync(WHOLE_WARP, weight, i), lane);
+    for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j)
+        o.at[j] = make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int i = 0; i < SM90_DECODE_FEW_PARTS; ++i) {
+        const float its = __shfl_sync(WHOLE_WARP, weight, i); /* 0 behind the last */
+#pragma unroll
+        for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j) {
+            o.at[j].x = fmaf(its, rows.o[i].at[j].x, o.at[j].x);
+            o.at[j].y = fmaf(its, rows.o[i].at[j].y, o.at[j].y);
         }
     }
-    const RowSums sums = {top, warp_sum(sum), warp_sum(rounded)};
-    if (!addends.is_all) { /* all lanes have read what is overwritten: the sums above */
-        if (lane == 0)
+    return {top, warp_sum(weight * rows.sums.y), warp_sum(weight * rows.sums.z)};
+}
+
+/* Where the sum of a row goes: to O and LSE, or to the slot of the first addend, all of whose values have been read.
+ * The row's sums are written with its last columns: the columns before them need those of the first addend. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_sum(const RowColumns<Tile> &o, const RowSums &sums, const Params &params,
+                                          const Part &part, const Addends &addends, const Row &where,
+                                          const RowPiece &piece, int lane)
+{
+    constexpr int PAIRS = RowColumns<Tile>::PAIRS;
+    const bool writes_sums = lane == 0 && piece.column + Tile::COLUMNS == Tile::HEAD_DIM;
+
+    if (!addends.is_all) {
+        const int64_t target = sm90_decode_slot(&part, addends.first) * rows_of_slot(params) + piece.row;
+        float *const to = params.part_o + target * Tile::HEAD_DIM + piece.column + 2 * lane;
+        if (writes_sums)
             __stcg(params.part_rows + target, make_float4(sums.max_log2, sums.sum, sums.rounded, 0.0f));
 #pragma unroll
-        for (int i = 0; i < PAIRS; ++i)
-            __stcg(reinterpret_cast<float2 *>(params.part_o + target * Tile::HEAD_DIM + 64 * i + 2 * lane), o[i]);
+        for (int j = 0; j < PAIRS; ++j)
+            __stcg(reinterpret_cast<float2 *>(to + 64 * j), o.at[j]);
         return;
     }
-    const Row where = row_at(params, tile, row);
     float lse;
     const float scale = finish_row(params, sums, where.head, lse);
-    T *const to = o_row<T>(params, part.sequence, where);
+    T *const to = o_row<T>(params, part.sequence, where) + piece.column + 2 * lane;
 #pragma unroll
-    for (int i = 0; i < PAIRS; ++i)
-        *reinterpret_cast<uint32_t *>(to + 64 * i + 2 * lane) = pack2<T>(o[i].x * scale, o[i].y * scale);
-    if (lane == 0)
+    for (int j = 0; j < PAIRS; ++j)
+        *reinterpret_cast<uint32_t *>(to + 64 * j) = pack2<T>(o.at[j].x * scale, o.at[j].y * scale);
+    if (writes_sums)
         params.lse[lse_index(params, part.sequence, where)] = lse;
+}
+
+/* Each warp adds up rows. It reads all values of a row, or of 128 columns of it, at once: a row's time is that of a
+ * trip to the second-level cache. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void add_up(const Params &params, const Part &part, const Addends &addends)
+{
+    const RowTile tile = row_tile_of(params, part);
+    const int lane = threadIdx.x % 32, rows = int(rows_of_slot(params));
+
+#pragma unroll 1
+    for (int row = threadIdx.x / 32; row < rows; row += CONSUMER_WARPS) {
+        const Row where = row_at(params, tile, row);
+        if (!where.exists)
+            continue;
+#pragma unroll 1
+        for (int column = 0; column < Tile::HEAD_DIM; column += Tile::COLUMNS) {
+            const RowPiece piece = {row, column};
+            AddendRows<Tile> read;
+            RowColumns<Tile> o;
+            load_addends<Tile>(read, params, part, addends, piece, lane);
+            const RowSums sums = sum_addends<Tile>(o, read);
+            store_sum<T, Tile>(o, sums, params, part, addends, where, piece, lane);
+        }
+    }
 }
 
 /* Says that the block has written its addend, and whether it is the last one of `count`. All consumers call it. */
 template <typename Tile> __device__ __forceinline__ bool arrive_last(SharedStorage<Tile> &smem, int *counter, int count)
 {
-    __threadfence();
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
+    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* all have written, and read smem.arrived of the step before */
     if (threadIdx.x == 0) {
+        __threadfence(); /* also for what the others have written: the barrier is in between */
         smem.arrived = atomicAdd(counter, 1);
         __threadfence();
     }
     bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
-    const bool is_last = smem.arrived == count - 1;
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* smem.arrived is written again in the next step */
-    return is_last;
-}
-
-template <typename T, typename Tile>
-__device__ __forceinline__ void add_up(const Params &params, const Part &part, const Addends &addends)
-{
-    const RowTile tile = row_tile_of(params, part);
-
-    for (int row = threadIdx.x / 32; row < int(rows_of_slot(params)); row += CONSUMER_WARPS)
-        if (row_at(params, tile, row).exists)
-            add_up_row<T, Tile>(params, part, addends, tile, row, threadIdx.x % 32);
+    return smem.arrived == count - 1;
 }
 
 /* Behind the stores of a part: the last block of a group adds up its parts, the last group adds up the groups. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void combine_part(SharedStorage<Tile> &smem, const Params &params, const Part &part)
 {
+    static_assert(SM90_DECODE_FEW_PARTS * SM90_DECODE_FEW_PARTS >= SM90_DECODE_MOST_SPLITS &&
+                      SM90_DECODE_FEW_PARTS * SM90_DECODE_FEW_PARTS >= SM90_DECODE_MOST_BLOCKS,
+                  "no step has more addends than a warp reads at once");
     const int fan = sm90_decode_fan(part.parts), group = part.number / fan, groups = (part.parts + fan - 1) / fan;
     const int first = group * fan, count = min(part.parts - first, fan);
 
+    grid_wait_for_last(); /* the counters are zero */
     if (!arrive_last(smem, params.counters + sm90_decode_slot(&part, first), count))
         return;
     add_up<T, Tile>(params, part, {first, 1, count, groups == 1});

@@ -7,7 +7,7 @@
 #include "kernels/common/launch.h"
 #include "kernels/sm90/fused_sm90.h"
 
-enum { MOST_NEW_ROWS = 16, COUNTER_BYTES = 256 /* their size is rounded up to this */ };
+enum { MOST_NEW_ROWS = 16, COUNTER_BYTES = 256 /* their size is rounded up to this */, MOST_ZERO_BLOCKS = 64 };
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* numbers of keys of whole tiles stay within an int */
 static const int64_t MAX_UNITS = INT64_C(1) << 48;
@@ -158,29 +158,41 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
     return encode_maps(params, p, t, why);
 }
 
+static enum attn_status zero_counters(const struct fused_sm90_decode_params *params, const struct attn_run *run,
+                                      struct attn_message *why)
+{
+    const struct fused_sm90_decode_zeros zeros = {params->counters, 2 * sm90_decode_slots(&params->shape)};
+
+    return attn_launch_kernel(
+        &(struct attn_launch){.name = "zero counters",
+                              .kernel = fused_sm90_decode_zero_counters,
+                              .blocks = attn_tiles(zeros.count, FUSED_SM90_DECODE_ZERO_THREADS) < MOST_ZERO_BLOCKS
+                                            ? attn_tiles(zeros.count, FUSED_SM90_DECODE_ZERO_THREADS)
+                                            : MOST_ZERO_BLOCKS,
+                              .threads = FUSED_SM90_DECODE_ZERO_THREADS},
+        &zeros, run, why);
+}
+
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const struct fused_sm90_decode_tile *tile = attn_choose_tile(&fused_sm90_decode_tiles, request, why);
     struct fused_sm90_decode_params params;
+    enum attn_status status = ATTN_UNSUPPORTED;
 
-    if (!tile)
-        return ATTN_UNSUPPORTED;
-    const enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
+    if (tile)
+        status = set_params(&params, request, tensors, tile, run->workspace, why);
+    if (status == ATTN_OK && params.shape.splits != 1)
+        status = zero_counters(&params, run, why);
     if (status != ATTN_OK)
         return status;
-    const struct workspace space = workspace_of(&params.shape, p->head_dim);
-    if (space.counters_bytes > 0) {
-        const cudaError_t error = cudaMemsetAsync(params.counters, 0, (size_t)space.counters_bytes, run->stream);
-        if (error != cudaSuccess)
-            return attn_cuda_failure("cudaMemsetAsync", error, why);
-    }
     return attn_launch_kernel(&(struct attn_launch){.name = "decode",
                                                     .kernel = (const void *)tile->kernels[p->dtype == ATTN_BF16],
                                                     .blocks = params.shape.blocks,
                                                     .threads = tile->threads,
-                                                    .smem_bytes = tile->tile.smem_bytes},
+                                                    .smem_bytes = tile->tile.smem_bytes,
+                                                    .overlaps_previous = params.shape.splits != 1},
                               &params, run, why);
 }
 

@@ -32,13 +32,23 @@ struct fused_sm90_decode_params {
     int q_heads, group;       /* group: query heads for each kv head */
     int window_right;         /* keys right of the diagonal that a row sees; kv_len = all */
     float scale_log2;         /* scale * log2(e) */
-    /* The workspace. The counters are 0 when the kernel starts. */
+    /* The workspace. The counters are 0 behind grid_wait_for_last. */
     int *counters;     /* [2][slots]: parts of a group that have come; groups of an item */
     float4 *part_rows; /* [slot][heads * tokens]: row max (base 2), sum of P, sum of the rounded P */
     float *part_o;     /* [slot][heads * tokens][head_dim]: sum of P V */
 };
 
 typedef void (*fused_sm90_decode_kernel)(struct fused_sm90_decode_params);
+
+/* The parameter of the kernel that sets the counters to 0 (counters.cu). */
+struct fused_sm90_decode_zeros {
+    int *counters;
+    int64_t count;
+};
+
+enum { FUSED_SM90_DECODE_ZERO_THREADS = 1024 };
+
+extern const void *const fused_sm90_decode_zero_counters;
 
 /* A row in the table of tiles; the order is the preference. */
 struct fused_sm90_decode_tile {

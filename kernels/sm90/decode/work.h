@@ -8,6 +8,10 @@
  * in the workspace for their results; who finishes last adds them up. Of a block's parts the first one and the last
  * one may be such: it has two slots, one for an item that other blocks have begun and one for an item that it begins.
  *
+ * Where the items of a sequence divide the blocks well, each of them is a lane of its own: there are as many rows of
+ * units, all alike, and each is cut for its own share of the blocks. Neighbouring blocks then read the same keys of
+ * all heads at about the same time, and these lie together in device memory.
+ *
  * With a wish for a number of splits each item has so many parts, or as many as it has tiles; a slot for each. */
 #ifndef FABENCH_SM90_DECODE_WORK_H
 #define FABENCH_SM90_DECODE_WORK_H
@@ -24,6 +28,7 @@ extern "C" {
 enum {
     SM90_DECODE_ROWS = 64,         /* of a tile of query rows: those of a wgmma */
     SM90_DECODE_MOST_SPLITS = 256, /* that may be asked for */
+    SM90_DECODE_MOST_BLOCKS = 256, /* of a launch */
     SM90_DECODE_FEW_PARTS = 16     /* so many are added up at once, more in two steps */
 };
 
@@ -32,7 +37,8 @@ struct sm90_decode_shape {
     int heads, tokens;           /* of a tile of query rows: heads of a group, new tokens; heads * tokens <= 64 rows */
     int head_tiles, token_tiles; /* of a group and of q_len */
     int items;                   /* of a sequence: kv_heads * head_tiles * token_tiles */
-    int blocks, splits;          /* splits: 0 = units are shared out evenly */
+    int lanes, row_items;        /* rows of units: items, or 1; items of a sequence in a row */
+    int blocks, splits;          /* blocks: a multiple of lanes; splits: 0 = units are shared out evenly */
     int window_left;             /* -1 = none */
 };
 
@@ -53,12 +59,21 @@ static inline struct sm90_decode_shape sm90_decode_shape_of(const struct attn_pr
                                       .head_tiles = head_tiles,
                                       .token_tiles = token_tiles,
                                       .items = (int)p->kv_heads * head_tiles * token_tiles,
-                                      .blocks = multiprocessors,
+                                      .lanes = 1,
+                                      .row_items = 0, /* below */
+                                      .blocks = multiprocessors < SM90_DECODE_MOST_BLOCKS ? multiprocessors
+                                                                                          : SM90_DECODE_MOST_BLOCKS,
                                       .splits = (int)splits,
                                       .window_left = (int)(p->window_left < p->kv_len ? p->window_left : p->kv_len)};
     const int64_t each = splits != 0 ? splits : (p->kv_len + tile_keys - 1) / tile_keys;
     const int64_t most_units = p->batch * shape.items * each;
+    const int together = shape.blocks - shape.blocks % shape.items;
 
+    if (10 * together >= 9 * shape.blocks) {
+        shape.lanes = shape.items;
+        shape.blocks = together;
+    }
+    shape.row_items = shape.items / shape.lanes;
     if (shape.blocks > most_units)
         shape.blocks = (int)most_units;
     return shape;
@@ -104,33 +119,34 @@ ATTN_FUNCTION int64_t sm90_decode_slot(const struct sm90_decode_part *part, int 
     return number == 0 ? part->first_slot : part->base_slot + (int64_t)number * part->slot_step;
 }
 
-/* Where a block is in the row of units (with splits: of parts). */
+/* Where a block is in its row of units (with splits: of parts). */
 struct sm90_decode_walk {
     int64_t total;     /* units of all sequences */
     int64_t next, end; /* of the block: those still to come */
     int64_t first;     /* unit of `sequence` */
-    int block, blocks; /* blocks: that have units */
+    int lane;
+    int block, blocks; /* of the lane; blocks: that have units */
     int sequence, used;
 };
 
-/* The part of the row that a block has, but not yet the sequence that it begins in: sm90_decode_seek, or kernels in
- * their own way (walk.cuh), go there from the first one. total: units of all sequences. */
+/* The part of its row that a block has, but not yet the sequence that it begins in: sm90_decode_seek, or kernels in
+ * their own way (walk.cuh), go there from the first one. total: units of all sequences in a row. */
 ATTN_FUNCTION struct sm90_decode_walk sm90_decode_range(const struct sm90_decode_shape *shape, int64_t total, int block)
 {
-    const int64_t blocks = total < shape->blocks ? total : shape->blocks;
-    struct sm90_decode_walk walk = {total, 0, 0, 0, block, (int)blocks, 0, 0};
+    const int64_t share = shape->blocks / shape->lanes, blocks = total < share ? total : share;
+    struct sm90_decode_walk walk = {total, 0, 0, 0, block % shape->lanes, block / shape->lanes, (int)blocks, 0, 0};
 
-    if (block < blocks) {
-        walk.next = total * block / blocks;
-        walk.end = total * (block + 1) / blocks;
+    if (walk.block < blocks) {
+        walk.next = total * walk.block / blocks;
+        walk.end = total * (walk.block + 1) / blocks;
     }
     return walk;
 }
 
-/* Units of a sequence. */
+/* Units of a sequence in a row. */
 ATTN_FUNCTION int64_t sm90_decode_units(const struct sm90_decode_shape *shape, int used)
 {
-    return (int64_t)shape->items * (shape->splits != 0 ? shape->splits : sm90_decode_keys_of(shape, used).tiles);
+    return (int64_t)shape->row_items * (shape->splits != 0 ? shape->splits : sm90_decode_keys_of(shape, used).tiles);
 }
 
 /* Goes to the sequence of the next unit, of which there is one. */
@@ -143,23 +159,23 @@ ATTN_FUNCTION void sm90_decode_seek(const struct sm90_decode_shape *shape, const
     }
 }
 
-/* The block that has a unit. */
+/* The block of the lane that has a unit. */
 ATTN_FUNCTION int sm90_decode_block_of(const struct sm90_decode_walk *walk, int64_t unit)
 {
     return (int)(((unit + 1) * walk->blocks - 1) / walk->total);
 }
 
 /* A part of an item whose n tiles are cut by the ranges of blocks. */
-ATTN_FUNCTION void sm90_decode_cut(const struct sm90_decode_walk *walk, int64_t item_first, int tiles,
+ATTN_FUNCTION void sm90_decode_cut(const struct sm90_decode_walk *walk, int lanes, int64_t item_first, int tiles,
                                    struct sm90_decode_part *part)
 {
     const int first_block = sm90_decode_block_of(walk, item_first);
 
     part->parts = sm90_decode_block_of(walk, item_first + tiles - 1) - first_block + 1;
     part->number = walk->block - first_block;
-    part->first_slot = 2 * (int64_t)first_block + 1;
-    part->base_slot = 2 * (int64_t)first_block;
-    part->slot_step = 2;
+    part->base_slot = 2 * ((int64_t)first_block * lanes + walk->lane);
+    part->first_slot = part->base_slot + 1;
+    part->slot_step = 2 * lanes;
 }
 
 /* The block's next part; false: it has no more. `seqused` is read where a sequence begins. */
@@ -170,12 +186,12 @@ ATTN_FUNCTION bool sm90_decode_next(const struct sm90_decode_shape *shape, const
         sm90_decode_seek(shape, seqused, walk);
         const struct sm90_decode_keys keys = sm90_decode_keys_of(shape, walk->used);
         const int each = shape->splits != 0 ? shape->splits : keys.tiles; /* units of an item */
-        const int64_t item = (walk->next - walk->first) / each;
+        const int64_t item = shape->row_items == 1 ? 0 : (walk->next - walk->first) / each;
         const int64_t item_first = walk->first + item * each;
         const int within = (int)(walk->next - item_first);
 
         part->sequence = walk->sequence;
-        part->item = (int)item;
+        part->item = (int)item * shape->lanes + walk->lane;
         part->keys_begin = keys.begin;
         part->keys_end = keys.end;
         part->number = 0;
@@ -185,7 +201,7 @@ ATTN_FUNCTION bool sm90_decode_next(const struct sm90_decode_shape *shape, const
             part->tiles = left < keys.tiles - within ? (int)left : keys.tiles - within;
             part->first_tile = keys.first_tile + within;
             if (part->tiles < keys.tiles)
-                sm90_decode_cut(walk, item_first, keys.tiles, part);
+                sm90_decode_cut(walk, shape->lanes, item_first, keys.tiles, part);
             walk->next += part->tiles;
             return true;
         }
@@ -196,7 +212,7 @@ ATTN_FUNCTION bool sm90_decode_next(const struct sm90_decode_shape *shape, const
             part->tiles = (int)((int64_t)keys.tiles * (within + 1) / part->parts) - begin;
             part->first_tile = keys.first_tile + begin;
             part->number = within;
-            part->first_slot = part->base_slot = ((int64_t)walk->sequence * shape->items + item) * each;
+            part->first_slot = part->base_slot = ((int64_t)walk->sequence * shape->items + part->item) * each;
             part->slot_step = 1;
             return true;
         }

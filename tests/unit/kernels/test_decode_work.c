@@ -24,7 +24,7 @@ static bool one_in(int of) { return number_mix(random_state += NUMBER_MIX_STEP) 
 struct drawn_case {
     struct sm90_decode_shape shape;
     int32_t seqused[MOST_BATCH];
-    int64_t total; /* units */
+    int64_t total; /* units of a row */
 };
 
 /* Lengths of a batch: all alike, ragged, or a long one among short ones; some empty. */
@@ -115,7 +115,7 @@ static void check_case(const struct drawn_case *c)
         most = units > most ? units : most;
         least = units < least ? units : least;
     }
-    assert_int_equal(sum, c->total);
+    assert_int_equal(sum, c->shape.lanes * c->total);
     assert_true(most - least <= 1);
     for (int i = 0; i < items; i++) {
         assert_true(cover.items[i].seen > 0);
@@ -145,9 +145,33 @@ static void one_long_cache_is_shared(void **state)
         c.seqused[b] = b == 5 ? 131072 : 4096;
         c.total += sm90_decode_units(&c.shape, c.seqused[b]);
     }
-    assert_int_equal(c.shape.blocks, 132);
-    assert_int_equal(c.total, 8 * (2048 + 31 * 64));
+    assert_int_equal(c.shape.blocks, 128);
+    assert_int_equal(c.shape.lanes, 8);
+    assert_int_equal(c.total, 2048 + 31 * 64);
     check_case(&c);
+}
+
+/* Neighbouring blocks begin with the same keys of all heads where that leaves a tenth of the blocks idle or less. */
+static void heads_are_read_side_by_side(void **state)
+{
+    static const struct {
+        int kv_heads, lanes, blocks;
+    } expected[] = {{1, 1, 132},   {8, 8, 128},   {10, 10, 130}, {32, 32, 128},
+                    {24, 24, 120}, {25, 25, 125}, {27, 1, 132},  {71, 1, 132}};
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        struct attn_problem p = DENSE(4, expected[i].kv_heads, expected[i].kv_heads, 1, 8192, 128, ATTN_BF16, ATTN_BSHD,
+                                      true, -1, -1, 1, 0);
+        const struct sm90_decode_shape shape = sm90_decode_shape_of(&p, 64, 132, 0);
+        assert_int_equal(shape.lanes, expected[i].lanes);
+        assert_int_equal(shape.blocks, expected[i].blocks);
+        if (shape.lanes > 1) {
+            const struct sm90_decode_walk first = sm90_decode_range(&shape, 4 * 128, 0);
+            const struct sm90_decode_walk second = sm90_decode_range(&shape, 4 * 128, 1);
+            assert_int_equal(first.next, second.next);
+            assert_int_equal(second.lane, 1);
+        }
+    }
 }
 
 /* The keys that are counted are those that a row of the mask sees. */
@@ -204,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tile_is_taken_once),
         cmocka_unit_test(one_long_cache_is_shared),
+        cmocka_unit_test(heads_are_read_side_by_side),
         cmocka_unit_test(windows_begin_with_the_first_row),
         cmocka_unit_test(rows_fit),
         cmocka_unit_test(two_steps_add_up_all),
