@@ -56,6 +56,7 @@ list=$(dirname "$fabench")/compiler_reports.txt
 [ -e "$list" ] || skip_rest "no $list: built without CUDA or without tests"
 command -v readelf >/dev/null || skip_rest "no readelf (binutils)"
 { read -r version && mapfile -t objects; } <"$list"
+objects=("${objects[@]//\/.\//\/}") # Ninja's paths have /./ in them
 expect "objects in $list" test "${#objects[@]}" -gt 0
 sample=$tmp/sample.o
 cp "${objects[0]}" "$sample"
