@@ -377,6 +377,8 @@ static inline void golden_load_paged(const char *name, const char *json, struct 
     const int64_t batch = p->total_q ? 1 : p->batch, rows = p->total_q ? p->total_q : p->q_len;
     g->in.q = golden_typed(name, "q", batch, p->q_heads, rows, p->head_dim, false, true, p->dtype);
     g->want.o = golden_tensor(name, "o", batch, p->q_heads, rows, attn_v_head_dim(p), false, false);
+    g->in.dout = g->want.o; /* the strides of O; there is no backward */
+    g->in.dout.data = NULL;
     g->want.lse = golden_npy(name, "lse.npy", batch * p->q_heads * rows);
     g->in.k = golden_pages(name, "k_pages", p, p->head_dim);
     g->in.v = attn_v_is_in_k(p) ? g->in.k : golden_pages(name, "v_pages", p, attn_v_head_dim(p));
