@@ -338,7 +338,8 @@ static void check_naive(const char *where, const struct attn_problem *p, enum at
         fail_msg("%s: refused: %s", where, why.text);
     run_naive(where, &request, host, on_device, want->lse, mode == ATTN_FWD, &got);
     for (int i = 0; i < OUTPUTS; i++) {
-        const double bound = i == 1 ? lse_bound(p, want->lse) : naive_bounds[dtype][mode];
+        /* dSink has an element a head, no rms over many: twice the bound, for naive rounds S and with it each P. */
+        const double bound = i == 1 ? lse_bound(p, want->lse) : naive_bounds[dtype][mode] * (i == 9 ? 2 : 1);
         const double error = compare(where, p, i, &got, want, eps, bound);
         if (i != 1 && error > worst_naive[dtype][mode])
             worst_naive[dtype][mode] = error;
