@@ -113,7 +113,8 @@ const struct attn_tile_table fused_sm90_fwd_tiles = {"forward", lists, sizeof *f
 
 int64_t fused_sm90_fwd_sections(const struct attn_problem *p, size_t l2_bytes)
 {
-    const int64_t groups = p->batch * p->kv_heads, bytes = groups * 2 * p->kv_len * p->head_dim * 2;
+    const int64_t groups = p->batch * p->kv_heads, row_bytes = p->head_dim * (int64_t)attn_dtype_bytes(p->dtype);
+    const int64_t bytes = groups * 2 * p->kv_len * row_bytes;
     const int64_t target = (int64_t)(l2_bytes / (p->kv_len <= SHORT_KV_LEN ? 8 : 4));
     const int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
 
@@ -131,6 +132,20 @@ static void set_sections(struct fused_sm90_fwd_params *params, const struct attn
     params->section_heads = divisor_of(size * group);
     params->section_tiles = divisor_of(size * group * params->row_tiles);
     params->first_heads = divisor_of((groups - others * size) * group);
+}
+
+void fused_sm90_fwd_set_shape(struct fused_sm90_fwd_params *params, const struct attn_request *request, int block_m)
+{
+    const struct attn_problem *p = request->problem;
+
+    params->q_len = (int)p->q_len;
+    params->kv_len = (int)p->kv_len;
+    params->q_heads = divisor_of(p->q_heads);
+    params->group = divisor_of(p->q_heads / p->kv_heads);
+    params->row_tiles = (int)attn_tiles(p->q_len, block_m);
+    params->tiles = (int)(params->row_tiles * p->batch * p->q_heads);
+    set_sections(params, p, request->device);
+    params->causal = p->causal;
 }
 
 /* How the kernels ahead list the work tiles of packed sequences, and what a block mask shows them. */
@@ -224,18 +239,11 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     if (status == ATTN_OK)
         status = encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
     params->lse = t->lse;
-    params->q_len = (int)p->q_len;
-    params->kv_len = (int)p->kv_len;
-    params->q_heads = divisor_of(p->q_heads);
-    params->group = divisor_of(p->q_heads / p->kv_heads);
-    params->row_tiles = (int)row_tiles_of(p, tile);
-    params->tiles = (int)(params->row_tiles * p->batch * p->q_heads);
-    set_sections(params, p, request->device);
+    fused_sm90_fwd_set_shape(params, request, rows_of(tile));
     params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
     params->softcap = (struct sm90_fwd_softcap){.inner = 0};
     if (tile->has_softcap)
         params->softcap = softcap_of(p);
-    params->causal = p->causal;
     params->o_rows = t->o;
     if (tile->has_ranges)
         set_ranges(params, request, t, tile, workspace);

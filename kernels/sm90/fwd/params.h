@@ -96,6 +96,9 @@ struct fused_sm90_fwd_tile {
  * long, one for each kv head. docs/kernels/sm90_fwd.md. */
 int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
 
+/* Fills what follows from the request's shape and the rows of a work tile: lengths, heads, sections, causal. */
+void fused_sm90_fwd_set_shape(struct fused_sm90_fwd_params *, const struct attn_request *, int block_m);
+
 /* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm90_fwd_tile fused_sm90_fwd_d64[], fused_sm90_fwd_d128[], fused_sm90_fwd_ranges[],
     fused_sm90_fwd_lists[];

@@ -8,8 +8,7 @@
 #include "kernels/sm90/fused_sm90.h"
 
 enum {
-    MAX_WAVES = 16,      /* with more work tiles for each multiprocessor their order leaves little to gain */
-    SHORT_KV_LEN = 1024, /* up to here the sections of causal problems are smaller */
+    MAX_WAVES = 16, /* with more work tiles for each multiprocessor their order leaves little to gain */
     COUNTER_BYTES = 256
 };
 
@@ -56,28 +55,6 @@ static const void *const lists[] = {fused_sm90_fp8_d128, fused_sm90_fp8_d64, NUL
 const struct attn_tile_table fused_sm90_fp8_tiles = {
     .direction = "8-bit forward", .lists = lists, .row_bytes = sizeof *fused_sm90_fp8_d128, .time = estimated_time};
 
-/* As in the 16-bit forward (fused_sm90_fwd_sections), of K and V in 8 bits. */
-static int64_t sections_of(const struct attn_problem *p, size_t l2_bytes)
-{
-    const int64_t groups = p->batch * p->kv_heads, bytes = groups * 2 * p->kv_len * p->head_dim;
-    const int64_t target = (int64_t)(l2_bytes / (p->kv_len <= SHORT_KV_LEN ? 8 : 4));
-    const int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
-
-    return sections < 1 ? 1 : sections > groups ? groups : sections;
-}
-
-static void set_sections(struct fused_sm90_fwd_params *params, const struct attn_problem *p,
-                         const struct attn_device *device)
-{
-    const int64_t groups = p->batch * p->kv_heads, group = p->q_heads / p->kv_heads;
-    const int64_t sections = sections_of(p, device->l2_bytes);
-    const int64_t size = (groups + sections - 1) / sections, others = (groups - 1) / size;
-
-    params->section_heads = divisor_of(size * group);
-    params->section_tiles = divisor_of(size * group * params->row_tiles);
-    params->first_heads = divisor_of((groups - others * size) * group);
-}
-
 /* Scales for blocks of rows. */
 static int64_t blocks_of(const struct attn_problem *p, int64_t len) { return attn_tiles(len, p->scale_block); }
 
@@ -118,15 +95,8 @@ static enum attn_status set_params(struct fused_sm90_fp8_params *params, const s
     if (status == ATTN_OK)
         status = tensor_map_encode(&dense->o, "o", &t->o, &outputs, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
     dense->lse = attn_wanted_outputs(request) & ATTN_LSE ? t->lse : NULL;
-    dense->q_len = (int)p->q_len;
-    dense->kv_len = (int)p->kv_len;
-    dense->q_heads = divisor_of(p->q_heads);
-    dense->group = divisor_of(p->q_heads / p->kv_heads);
-    dense->row_tiles = (int)row_tiles_of(p, tile);
-    dense->tiles = (int)(dense->row_tiles * p->batch * p->q_heads);
-    set_sections(dense, p, request->device);
+    fused_sm90_fwd_set_shape(dense, request, tile->block_m);
     dense->scale_log2 = p->scale * LOG2_E;
-    dense->causal = p->causal;
     dense->tile_counter = run->workspace;
     set_scales(params, p, t, tile);
     params->has_bf16_output = p->out_dtype == ATTN_BF16;
