@@ -217,6 +217,9 @@ static void sections_of_the_forward(void **state)
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 34);
     p = self_attention(16, 16, 1024, 128, true); /* 256 of 512 KB */
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 17);
+    p.dtype = ATTN_E4M3; /* of half the bytes */
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 9);
+    p.dtype = ATTN_BF16;
     p.kv_len = 1025;
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 9);
     p = self_attention(1, 16, 65536, 128, true); /* 16 of 32 MB */
