@@ -4,7 +4,8 @@
  * A persistent thread block on each multiprocessor has an equal share of all key tiles of all sequences and heads
  * (work.h). Its producer warp finds the share from the lengths of the caches and has tiles of K and V brought to a
  * circular buffer of some 200 KB, which it keeps full across parts. Its consumer warpgroup computes one tile after
- * the other, step behind step; a tile takes it about as long as its bytes need. The 64 rows of a product are the query heads of a group, times the new tokens.
+ * the other, step behind step; a tile takes it about as long as its bytes need. The 64 rows of a product are the query
+ * heads of a group, times the new tokens.
  *
  *   producer                                         consumer
  *     for each part                                    for each part
