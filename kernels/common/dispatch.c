@@ -6,13 +6,15 @@
 
 static enum attn_direction_number number_of(const struct attn_dispatch *dispatch, const struct attn_request *request)
 {
+    const struct attn_problem *p = request->problem;
+
     if (request->mode == ATTN_BWD)
         return ATTN_DIRECTION_BWD;
-    const bool is_decode = request->problem->lengths == ATTN_CACHE,
-               is_8_bit = attn_dtype_is_8_bit(request->problem->dtype);
-    if (is_decode && dispatch->directions[ATTN_DIRECTION_DECODE] != NULL)
+    if (p->lengths == ATTN_CACHE && dispatch->directions[ATTN_DIRECTION_DECODE] != NULL)
         return ATTN_DIRECTION_DECODE;
-    return is_8_bit && dispatch->directions[ATTN_DIRECTION_8_BIT] != NULL ? ATTN_DIRECTION_8_BIT : ATTN_DIRECTION_FWD;
+    if (attn_dtype_is_8_bit(p->dtype) && dispatch->directions[ATTN_DIRECTION_8_BIT] != NULL)
+        return ATTN_DIRECTION_8_BIT;
+    return ATTN_DIRECTION_FWD;
 }
 
 const struct attn_direction *attn_direction_of(const struct attn_dispatch *dispatch, const struct attn_request *request)

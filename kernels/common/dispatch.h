@@ -1,9 +1,9 @@
-/* What the CUDA implementations have in common on the host: an implementation is a check of the device and two or three
+/* What the CUDA implementations have in common on the host: an implementation is a check of the device and two to four
  * directions, and dispatch.c has the functions of struct attn_impl that follow from them. The file of an
  * implementation reads
  *
  *   static enum attn_status check_device(const struct attn_request *, struct attn_message *why) { ... }
- *   static const struct attn_dispatch dispatch = {check_device, {&fused_sm80_fwd, &fused_sm80_bwd}};
+ *   static const struct attn_dispatch dispatch = {check_device, {&fused_sm80_fwd, &fused_sm80_bwd}, {RANGES}};
  *   ATTN_DISPATCH_FUNCTIONS(dispatch)
  *   const struct attn_impl attn_fused_sm80 = {.abi = ATTN_ABI, .name = "fused_sm80", ..., ATTN_DISPATCH_MEMBERS}; */
 #ifndef FABENCH_DISPATCH_H
@@ -77,6 +77,7 @@ struct attn_direction {
 };
 
 struct attn_dispatch {
+    /* The device, and what else is refused in all directions. */
     enum attn_status (*check_device)(const struct attn_request *, struct attn_message *why);
     /* decode and 8 bits may be NULL: then the forward sees those requests */
     const struct attn_direction *directions[ATTN_DIRECTIONS];

@@ -5,15 +5,21 @@
 
 enum { MASK_BLOCK = 128 }; /* rows and keys of the tiles for block masks */
 
-/* The device, and which block masks there are kernels for. */
-static enum attn_status check(const struct attn_request *request, struct attn_message *why)
+static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
 {
-    const struct attn_problem *p = request->problem;
     const int sm = request->device->sm;
 
     if (sm != 90) /* sm_90a code runs on 9.0 and on nothing else */
         return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10,
                          sm % 10);
+    return ATTN_OK;
+}
+
+/* Which block masks there are kernels for. */
+static enum attn_status check_mask(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+
     if (p->mask_block % MASK_BLOCK != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "a block mask of %lld rows and keys: takes multiples of %d",
                          (long long)p->mask_block, (int)MASK_BLOCK);
@@ -22,6 +28,13 @@ static enum attn_status check(const struct attn_request *request, struct attn_me
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "a block mask beside a window, packed sequences or a softcap: takes it without these");
     return ATTN_OK;
+}
+
+static enum attn_status check(const struct attn_request *request, struct attn_message *why)
+{
+    const enum attn_status status = check_device(request, why);
+
+    return status == ATTN_OK ? check_mask(request, why) : status;
 }
 
 static const struct attn_dispatch dispatch = {
