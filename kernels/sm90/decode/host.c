@@ -7,7 +7,7 @@
 #include "kernels/common/launch.h"
 #include "kernels/sm90/fused_sm90.h"
 
-enum { MOST_NEW_ROWS = 16, COUNTER_BYTES = 256 /* their size is rounded up to this */, MOST_ZERO_BLOCKS = 64 };
+enum { MOST_NEW_ROWS = 16, ALIGNMENT = 256 /* bytes; of the parts of the workspace */, MOST_ZERO_BLOCKS = 64 };
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* numbers of keys of whole tiles stay within an int */
 static const int64_t MAX_UNITS = INT64_C(1) << 48;
@@ -21,19 +21,18 @@ static struct sm90_decode_shape shape_of(const struct attn_request *request, con
     return sm90_decode_shape_of(request->problem, tile->tile_keys, request->device->multiprocessors, request->splits);
 }
 
-/* The parts of the workspace: where they begin, and their size together. */
+/* The workspace: the counters, and where the other parts begin, and the size of all. */
 struct workspace {
-    int64_t counters_bytes, part_rows, part_o, bytes;
+    int64_t part_rows, part_o, bytes;
 };
 
 static struct workspace workspace_of(const struct sm90_decode_shape *shape, int64_t head_dim)
 {
     const int64_t slots = shape->splits == 1 ? 0 : sm90_decode_slots(shape); /* one split has no parts */
     const int64_t rows = slots * shape->heads * shape->tokens;
-    struct workspace space = {.counters_bytes = attn_round_up(2 * slots * (int64_t)sizeof(int), COUNTER_BYTES)};
+    struct workspace space = {.part_rows = attn_round_up(2 * slots * (int64_t)sizeof(int), ALIGNMENT)};
 
-    space.part_rows = space.counters_bytes;
-    space.part_o = space.part_rows + attn_round_up(rows * (int64_t)sizeof(float4), COUNTER_BYTES);
+    space.part_o = space.part_rows + attn_round_up(rows * (int64_t)sizeof(float4), ALIGNMENT);
     space.bytes = space.part_o + rows * head_dim * (int64_t)sizeof(float);
     return space;
 }
@@ -62,10 +61,11 @@ static enum attn_status check_values(const struct attn_request *request, struct 
                          SM90_DECODE_MOST_SPLITS);
     if (p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "decode takes caches of up to %lld keys", (long long)MAX_LEN);
-    if (p->page_size < 0 || p->page_size % 8 != 0 || p->page_size > MAX_LEN || p->pages > INT32_MAX ||
-        (p->page_size != 0 && p->pages < 1))
-        return attn_fail(why, ATTN_UNSUPPORTED, "pages of %lld rows: decode takes multiples of 8",
-                         (long long)p->page_size);
+    if (p->page_size < 0 || p->page_size % 8 != 0 || p->page_size > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "pages of %lld rows: decode takes multiples of 8 up to %lld",
+                         (long long)p->page_size, (long long)MAX_LEN);
+    if (p->page_size != 0 && (p->pages < 1 || p->pages > INT32_MAX))
+        return attn_fail(why, ATTN_UNSUPPORTED, "%lld pages: decode takes 1 to 2147483647", (long long)p->pages);
     return ATTN_OK;
 }
 

@@ -2,11 +2,12 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/device/softmax.cuh"
 #include "kernels/sm90/decode/tiles.cuh"
 
 namespace sm90_decode {
 
-constexpr unsigned WHOLE_WARP = 0xffffffffu;
+using namespace device;
 
 /* The sum of the lanes' values up to this one. */
 __device__ __forceinline__ int64_t sum_so_far(int64_t x, int lane)

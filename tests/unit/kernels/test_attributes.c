@@ -256,6 +256,8 @@ static void decode_refuses_values_in_words(void **state)
     check_decode("head_dim 96: decode takes 64, 128 and 256", (one = p, one.head_dim = 96, one), 0);
     check_decode("257 splits: decode takes up to 256", p, 257);
     check_decode("pages of 12 rows: decode takes multiples of 8", (one = p, one.page_size = 12, one), 0);
+    check_decode("0 pages: decode takes 1 to 2147483647", (one = p, one.page_size = 16, one.pages = 0, one), 0);
+    check_decode("2147483648 pages: decode takes 1 to", (one = p, one.page_size = 16, one.pages = 1LL << 31, one), 0);
     check_decode("takes fp16 and bf16 only", (one = p, one.dtype = ATTN_FP32, one), 0);
     check_decode("are more than 2147483647", (one = p, one.batch = 1 << 30, one), 0);
 }
@@ -297,6 +299,13 @@ static void sm90_has_masks_of_128(void **state)
         p.mask_block = 128;
         check_mask("", "a block mask beside a window, packed sequences or a softcap: takes it without these",
                    (one = p, one.window_left = 9, one), mode);
+        check_mask("", "a block mask beside a window, packed sequences or a softcap: takes it without these",
+                   (one = p, one.lengths = ATTN_PACKED, one.total_q = one.total_k = 256, one), mode);
+        check_mask("",
+                   mode == ATTN_BWD
+                       ? "takes no softcap"
+                       : "a block mask beside a window, packed sequences or a softcap: takes it without these",
+                   (one = p, one.softcap = 30, one), mode);
         check_mask("", "a block mask over 65792 tiles of 128: takes up to 65536",
                    (one = p, one.head_dim = 64, one.q_len = one.kv_len = 65792 * 128, one), mode);
         const struct attn_request small = {.problem = &one, .device = &gpu, .mode = mode};
