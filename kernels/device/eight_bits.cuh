@@ -34,8 +34,7 @@ PACK4(e5m2)
 
 /* ---- products of a warpgroup ---- */
 
-/* C[64 x N] (+)= A[64 x 32] B[32 x N] with operands of 8 bits. C and the life of a
- * product are as in wgmma.cuh.
+/* C[64 x N] (+)= A[64 x 32] B[32 x N] with operands of 8 bits. C and the life of a product are as in wgmma.cuh.
  *   A in registers is four of pack4: rows g, g + 8, g, g + 8 and k 4q to 4q+3 (first two), 4q+16 to 4q+19 (last two).
  * Operands in shared memory are k-major alone; a panel is as wide as its rows, 128 bytes with the 128B swizzle or 64
  * with the 64B swizzle (bits 4 and 5 of an address are XORed with 7 and 8), and 32 k further is 32 bytes further. Sums

@@ -2,8 +2,8 @@
  * and of visible tiles, which the host cannot make, as lengths and masks are in device memory.
  *
  *   schedule_work   packed sequences: one block lists the work tiles; the host launches as many blocks as there can be
- *   list_tiles      a block mask: a warp for each own tile of each mask lists the
- *                   tiles of the other side that it sees any of (tile_lists.cuh)
+ *   list_tiles      a block mask: a warp for each own tile of each mask lists the tiles of the other side that it
+ *                   sees any of (tile_lists.cuh)
  *   sort_work       the same, of fixed lengths: a block lists the work tiles of a section of heads
  *
  * Work tiles are sorted by how many tiles of the other side they visit, the most first, so that long ones start early

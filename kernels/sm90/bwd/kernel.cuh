@@ -1,5 +1,6 @@
 /* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, compute capability 9.0.
- * Three kernels, each of which starts while the one before it ends:
+ * Three kernels, each of which starts while the one before it ends; ahead of them, with packed lengths or a block mask,
+ * those of kernels/family/schedule.cu:
  *   preprocess  lse2 = LSE * log2 e (bf16: minus 12, so that P is 2^12 times as large) and -D = -rowsum(dO * O) of
  *               every query; zeros in dq_sum, the fp32 sums of dQ (of later heads: zeros.cuh); the
  *               list of work tiles

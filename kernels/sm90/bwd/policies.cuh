@@ -4,7 +4,8 @@
  * one with those of Plain, and its line in instances/. Dense's work tiles are made by work.cuh and parts.c, those of a
  * struct with HAS_RANGES by its own work_tile; pairs and parts take Dense alone.
  *
- * A work tile goes through tiles of queries from the last one that sees any of its keys back to the first. */
+ * A work tile goes through tiles of queries from the last one that sees any of its keys back to the first; with
+ * HAS_LISTS (lists.cuh) some are left out, and the producer notes which one a step has. */
 #pragma once
 #include <climits>
 

@@ -35,7 +35,7 @@
  * energy.
  *
  * Files: policies.cuh (which rows and keys there are, which pairs are visible), ranges.cuh (windows, lengths),
- * tiles.cuh (tiles, the order of the main loop, shared memory), work.cuh (order of work tiles), tail.c (parts of the
+ * lists.cuh (block masks), softcap.cuh, tiles.cuh (tiles, the order of the main loop, shared memory), work.cuh (order of work tiles), tail.c (parts of the
  * last ones), pair.cuh, producer.cuh, consumer.cuh, mainloop.cuh, softmax.cuh, rounding.cuh, epilogue.cuh,
  * combine.cu, instances/ (what is compiled), host.c (choice of the tile, launches). With pictures, sizes and
  * measurements: docs/kernels/sm90_fwd.md. */

@@ -3,12 +3,12 @@
  * epilogue know of both only what is declared here. A kernel for other work is another struct with the members that
  * Dense and Ranges (ranges.cuh) share and, with HAS_RANGES false, count_key_blocks and highest_seen_block as in Dense,
  * or, with HAS_RANGES true, work_tile and seen_blocks as in Ranges. Pairs and parts take Dense alone. A kernel for
- * other scores has the members of Plain. Each has its line in instances/.
+ * other scores has the members of Plain (softcap.cuh). Each has its line in instances/.
  *
  * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from
  * one number down to another, which is how everybody goes through them, so that what is masked at the right edge
- * comes first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its
- * list; mask_block (mainloop.cuh) must then be told the block. */
+ * comes first. A kernel whose work tiles have other blocks lists them, and numbers the entries of its list (lists.cuh):
+ * with HAS_LISTS true block_number says which block a masked one is. */
 #pragma once
 
 #include "kernels/device/copy_engine.cuh"

@@ -9,9 +9,9 @@
  *                         operands of a product of 8-bit numbers have to be k-major (transpose.cuh)
  *   P                     is rounded to 8 bits, in registers, in the order of keys that V transposed has
  *   sums                  wgmma keeps sums of 8-bit products in fewer bits than fp32. By default the product of P and a
- *                         block of 128 keys begins at zero and is added to O in fp32, which costs no more than the
- *                         multiplication of O with 2^(m - m') that it contains; a request that is `fast` has O summed
- *                         by wgmma.
+ *                         block of 128 keys begins at zero and is added to O in fp32, by the instruction that
+ *                         multiplies O with 2^(m - m'); a request that is `fast` has O summed by wgmma. What either
+ *                         costs: docs/kernels/sm90_fp8.md.
  *   scales                of Q and K are part of the softmax's, that of V of the division at the end. With scales of
  *                         blocks O is kept in units of the scale of its newest block of V. */
 #pragma once
