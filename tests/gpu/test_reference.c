@@ -188,9 +188,8 @@ static void run_judge(const struct bench *b, enum attn_mode mode, const struct r
 
 /* Against the oracle, whose results for backward are in place. The fp32 reference must be several digits better than 16
  * bits: 2e-6, where an element is not mostly cancellation; 4e-6 for sharp logits, since scores up to 35 carry 35 *
- * 2^-24 = 2e-6 into P by themselves. */
+ * 2^-24 = 2e-6 into P by themselves. lse_limit: of LSE, absolute. */
 static double judge_worst;
-/* lse_limit: of LSE, absolute. */
 static void check_judge_with(struct bench *b, const char *what, double limit, double lse_limit)
 {
     char errors[256] = "";
@@ -213,10 +212,7 @@ static void check_judge_with(struct bench *b, const char *what, double limit, do
     check(good, "reference %s:%s", describe(b, what), errors);
 }
 
-static void check_judge(struct bench *b, const char *what, double limit)
-{
-    check_judge_with(b, what, limit, fmax(2e-5, limit));
-}
+static void check_judge(struct bench *b, const char *what, double limit) { check_judge_with(b, what, limit, 2e-5); }
 
 /* Without the products over absolute values nothing is written to them, and forward fills the same o and lse. */
 static void check_judge_modes(struct bench *b)

@@ -194,8 +194,8 @@ static void check_reference(const char *where, const struct attn_problem *p, enu
 
 /* ---- naive ------------------------------------------------------------------------------------------------------- */
 
-/* Output tensors with the strides of Q and of K, or where V has another head dim contiguous ones. */
-/* Outputs of a launch. lse: on the host; the backward reads it. */
+/* Outputs of a launch, with the strides of Q and of K, or where V has another head dim contiguous ones. lse: on the
+ * host; the backward reads it. */
 static void set_outputs(struct copies *c, const struct attn_problem *p, enum attn_mode mode, const float *lse,
                         struct attn_tensors *t)
 {

@@ -212,7 +212,7 @@ static void rows_fit(void **state)
         }
 }
 
-/* Two steps are enough for all parts, and neither adds up more than the other's square root. */
+/* Two steps are enough for all parts, and neither adds up more than the square root of their number, rounded up. */
 static void two_steps_add_up_all(void **state)
 {
     (void)state;
