@@ -88,6 +88,8 @@ static void forced_variants_and_refusals(void **state)
 
 /* ---- dispatch: a made-up implementation for devices of compute capability 7.5 ----------------------------------- */
 
+static const struct attn_problem dense = DENSE(2, 4, 2, 128, 128, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+
 static int launched;
 
 static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
@@ -154,6 +156,75 @@ static void eight_bits_have_a_direction(void **state)
     assert_ptr_equal(attn_direction_of(&with, &request), &forward);
     assert_int_equal(attn_dispatch_variants(&with, list), 16);
     assert_int_equal(attn_dispatch_variants(&alone, list), 12);
+}
+
+/* Each direction takes its own attributes: here the backward has no windows, and a cache is decode's alone. */
+static void each_direction_has_a_range(void **state)
+{
+    static const struct attn_direction decode = {takes, bytes_256, count_launch, &in_order};
+    static const struct attn_dispatch with = {
+        check_device, {&forward, &backward, &decode}, {{ATTN_WITH_WINDOW, 0}, {0, 0}, {ATTN_WITH_CACHE, 256}}};
+    const struct attn_device device = {.platform = ATTN_CUDA, .sm = 75, .smem_per_block_bytes = 232448};
+    struct attn_problem p = dense;
+    struct attn_request request = {.problem = &p, .device = &device};
+    struct attn_message why = {""};
+    (void)state;
+    p.window_left = 5;
+    assert_int_equal(attn_dispatch_accepts(&with, 12, &request, &why), ATTN_OK);
+    request.mode = ATTN_BWD;
+    assert_int_equal(attn_dispatch_accepts(&with, 12, &request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no window");
+    request.mode = ATTN_FWD;
+    p.lengths = ATTN_CACHE;
+    assert_int_equal(attn_dispatch_accepts(&with, 12, &request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no window");
+    p.window_left = -1;
+    assert_int_equal(attn_dispatch_accepts(&with, 12, &request, &why), ATTN_OK);
+    assert_int_equal(attn_dispatch_accepts(&dispatch, 8, &request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no cache");
+}
+
+/* What attn_check_tensors says to a forward; "" where it takes the tensors. */
+static const char *said_of(const struct attn_problem *p, const struct attn_tensors *tensors)
+{
+    static struct attn_message why;
+    const struct attn_request request = {.problem = p, .mode = ATTN_FWD};
+    why.text[0] = '\0';
+    const enum attn_status status = attn_check_tensors(&request, tensors, &why);
+    assert_int_equal(status == ATTN_OK, why.text[0] == '\0');
+    return why.text;
+}
+
+/* Caches, pages, sinks and scales; strides count in bytes of the tensor's own type, those of pages from page to page. */
+static void missing_arrays_and_strides(void **state)
+{
+    static float memory[64 * 4] __attribute__((aligned(16)));
+    static const int32_t number;
+    const struct attn_tensor tensor = {.data = memory, .stride_batch = 64, .stride_head = 64, .stride_row = 64};
+    struct attn_tensors t = {.q = tensor, .k = tensor, .v = tensor, .o = tensor, .lse = memory};
+    struct attn_problem p = dense;
+    (void)state;
+    p.lengths = ATTN_CACHE, p.page_size = 16, p.pages = 2, p.batch = 1, p.has_sink = true;
+    assert_string_equal(said_of(&p, &t), "seqused_k is missing");
+    t.seqused_k = &number;
+    assert_string_equal(said_of(&p, &t), "page_table is missing");
+    t.page_table = &number;
+    assert_string_equal(said_of(&p, &t), "sink is missing");
+    t.sink = memory;
+    assert_string_equal(said_of(&p, &t), "");
+    t.k.stride_batch = 60; /* one sequence, two pages */
+    assert_string_equal(said_of(&p, &t), "tensor k: its pointer and strides must be multiples of 16 bytes");
+    p.pages = 1;
+    assert_string_equal(said_of(&p, &t), "");
+
+    p = dense;
+    p.dtype = ATTN_E4M3, p.out_dtype = ATTN_BF16, t.k = tensor;
+    assert_string_equal(said_of(&p, &t), "scale_q, scale_k or scale_v is missing");
+    t.scale_q = t.scale_k = t.scale_v = memory;
+    t.o.stride_row = 72; /* of 16 bits: 144 bytes */
+    assert_string_equal(said_of(&p, &t), "");
+    t.q.stride_row = 72;
+    assert_string_equal(said_of(&p, &t), "tensor q: its pointer and strides must be multiples of 16 bytes");
 }
 
 /* An empty list among the lists does not end them. */
@@ -278,6 +349,8 @@ int main(void)
         cmocka_unit_test(forced_variants_and_refusals),
         cmocka_unit_test(variants_of_both_directions),
         cmocka_unit_test(eight_bits_have_a_direction),
+        cmocka_unit_test(each_direction_has_a_range),
+        cmocka_unit_test(missing_arrays_and_strides),
         cmocka_unit_test(tiles_of_all_lists),
         cmocka_unit_test(too_many_variants_are_refused),
         cmocka_unit_test(launches_what_it_accepts),
