@@ -136,6 +136,17 @@ struct attn_tensor tensor_of(const struct attn_problem *p, const struct attn_ten
     return found ? *found : (struct attn_tensor){data, s.heads * s.len, s.len, 1};
 }
 
+void tensor_point_at(struct attn_tensors *t, enum problem_tensor tensor, void *memory)
+{
+    struct attn_tensor *to = strided(t, tensor);
+    if (to)
+        to->data = memory;
+    else if (tensor == TENSOR_LSE)
+        t->lse = memory;
+    else
+        t->dsink = memory;
+}
+
 static bool is_of_packed_qkv(enum problem_tensor tensor)
 {
     return tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DQ ||
@@ -197,14 +208,9 @@ static enum attn_status make_tensor(struct backend *be, const struct plan_item *
     if (buffer->bytes > bytes_of_elements(item, tensor)) /* who reads between the rows gets NaN */
         TRY(be->ops->pattern(be, buffer->data, buffer->bytes, POISON_PATTERN, why));
     struct attn_tensor *to = strided(&set->tensors, tensor);
-    if (to) {
+    if (to)
         *to = strides_of(item, tensor);
-        to->data = buffer->data;
-    } else if (tensor == TENSOR_LSE) {
-        set->tensors.lse = buffer->data;
-    } else {
-        set->tensors.dsink = buffer->data;
-    }
+    tensor_point_at(&set->tensors, tensor, buffer->data);
     return ATTN_OK;
 }
 

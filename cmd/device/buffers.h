@@ -45,6 +45,8 @@ struct tensor_shape tensor_file_shape_of(const struct attn_problem *, enum probl
 enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor);
 /* Where the tensor lies. */
 struct attn_tensor tensor_of(const struct attn_problem *, const struct attn_tensors *, enum problem_tensor);
+/* Puts it into other memory, at the same strides. */
+void tensor_point_at(struct attn_tensors *, enum problem_tensor, void *memory);
 
 /* What has changed sign since the inputs were filled: columns of Q and K, others of V, O and dO, and with the seeds of
  * `elements` single elements of Q, K, V and dO; 0 = none. */

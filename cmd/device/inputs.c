@@ -50,13 +50,18 @@ static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtyp
     return isfinite(fill_load(&rounded, dtype, 0));
 }
 
-static struct attn_tensors host_arrays_of(const struct plan_item *item)
+void inputs_point_at_host_arrays(const struct plan_item *item, struct attn_tensors *t)
 {
-    struct attn_tensors host = {0};
     const void *arrays[ARRAY_COUNT];
     for (int i = 0; i < ARRAY_COUNT; i++)
         arrays[i] = problem_array(&item->problem, item->arrays, (enum problem_array)i, &(size_t){0});
-    problem_point_at(&host, arrays);
+    problem_point_at(t, arrays);
+}
+
+static struct attn_tensors host_arrays_of(const struct plan_item *item)
+{
+    struct attn_tensors host = {0};
+    inputs_point_at_host_arrays(item, &host);
     return host;
 }
 
@@ -399,7 +404,7 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
     return is_cached(&item->problem, tensor) ? poison_unused_keys(be, item, &t, s.head_dim, why) : ATTN_OK;
 }
 
-static enum attn_status upload_scales(struct backend *be, struct tensor_set *set, struct attn_message *why)
+enum attn_status inputs_upload_scales(struct backend *be, struct tensor_set *set, struct attn_message *why)
 {
     for (int i = 0; i < QUANTISED_COUNT; i++)
         if (set->scales[i].base)
@@ -425,7 +430,7 @@ static enum attn_status read_8_bit_inputs(struct backend *be, const struct plan_
         }
         TRY(upload_npy(be, item, quantised[i], input_dir, set, why));
     }
-    return upload_scales(be, set, why);
+    return inputs_upload_scales(be, set, why);
 }
 
 /* One tensor of `before`, quantised into the set. */
@@ -488,11 +493,11 @@ static enum attn_status fill_8_bit_inputs(struct backend *be, const struct plan_
                          : be->ops->copy(be, set->buffers[quantised[i]].data, before.buffers[quantised[i]].data,
                                          before.buffers[quantised[i]].bytes, why);
     tensor_set_free(be, &before);
-    return status == ATTN_OK ? upload_scales(be, set, why) : status;
+    return status == ATTN_OK ? inputs_upload_scales(be, set, why) : status;
 }
 
-static enum attn_status fill_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,
-                                    struct attn_message *why)
+enum attn_status inputs_upload_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,
+                                      struct attn_message *why)
 {
     for (int i = 0; i < ARRAY_COUNT; i++) {
         size_t bytes;
@@ -540,7 +545,7 @@ enum attn_status inputs_make(struct backend *be, const struct plan_item *item, c
 enum attn_status inputs_fill(struct backend *be, const struct plan_item *item, const char *input_dir,
                              struct tensor_set *set, struct attn_message *why)
 {
-    TRY(fill_arrays(be, item, set, why));
+    TRY(inputs_upload_arrays(be, item, set, why));
     if (item->problem.bias_heads > 0)
         TRY(fill_input(be, item, TENSOR_BIAS, FILL_BIAS, input_dir, set, why));
     if (quantise_has(&item->problem, QUANTISED_K))

@@ -25,6 +25,12 @@ enum attn_status inputs_make_before(struct backend *, const struct plan_item *, 
  * with a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
 
+/* Uploads the item's arrays, and the set's scale_values, to where inputs_allocate has made room for them. */
+enum attn_status inputs_upload_arrays(struct backend *, const struct plan_item *, struct tensor_set *,
+                                      struct attn_message *why);
+enum attn_status inputs_upload_scales(struct backend *, struct tensor_set *, struct attn_message *why);
+/* Puts the item's arrays in host memory in the place of those on the device. */
+void inputs_point_at_host_arrays(const struct plan_item *, struct attn_tensors *);
 /* True when the arrays of lengths, masks and scales are what they were made from. */
 enum attn_status inputs_arrays_hold(struct backend *, const struct plan_item *, const struct tensor_set *, bool *holds,
                                     struct attn_message *why);

@@ -257,15 +257,13 @@ bool problem_set_lengths(struct attn_problem *p, struct problem_arrays *a, const
 
 /* ---- cache ---- */
 
-static int64_t blocks_of(int64_t len, int64_t block) { return (len + block - 1) / block; }
-
 /* By Fisher and Yates. */
 void problem_set_pages(struct attn_problem *p, struct problem_arrays *a, uint64_t seed)
 {
-    const int64_t per = blocks_of(p->kv_len, p->page_size);
+    const int64_t per = problem_blocks_of(p->kv_len, p->page_size);
     int64_t used = 0, next = 0;
     for (int64_t b = 0; b < p->batch; b++)
-        used += blocks_of(a->seqused_k[b], p->page_size);
+        used += problem_blocks_of(a->seqused_k[b], p->page_size);
     int32_t *order = xmalloc((unsigned long)used * sizeof *order);
     for (int64_t i = 0; i < used; i++)
         order[i] = (int32_t)i;
@@ -279,7 +277,8 @@ void problem_set_pages(struct attn_problem *p, struct problem_arrays *a, uint64_
     a->page_table = xmalloc((unsigned long)(p->batch * per) * sizeof *a->page_table);
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t i = 0; i < per; i++)
-            a->page_table[b * per + i] = i < blocks_of(a->seqused_k[b], p->page_size) ? order[next++] : (int32_t)used;
+            a->page_table[b * per + i] =
+                i < problem_blocks_of(a->seqused_k[b], p->page_size) ? order[next++] : (int32_t)used;
     free(order);
 }
 
@@ -366,7 +365,8 @@ bool problem_set_cache(struct attn_problem *p, struct problem_arrays *a, const c
 
 static int64_t mask_bytes(const struct attn_problem *p)
 {
-    return p->mask_batch * p->mask_heads * blocks_of(p->q_len, p->mask_block) * blocks_of(p->kv_len, p->mask_block);
+    return p->mask_batch * p->mask_heads * problem_blocks_of(p->q_len, p->mask_block) *
+           problem_blocks_of(p->kv_len, p->mask_block);
 }
 
 /* Whether block `j` of the keys is computed for block `i` of the rows, in plane `plane`. */
@@ -387,7 +387,7 @@ static bool is_computed(const struct mask_rule *rule, int64_t distance, uint64_t
 
 static void make_mask(const struct attn_problem *p, const struct mask_rule *rule, uint8_t *mask)
 {
-    const int64_t rows = blocks_of(p->q_len, p->mask_block), keys = blocks_of(p->kv_len, p->mask_block);
+    const int64_t rows = problem_blocks_of(p->q_len, p->mask_block), keys = problem_blocks_of(p->kv_len, p->mask_block);
     int64_t n = 0;
     for (int64_t plane = 0; plane < p->mask_batch * p->mask_heads; plane++)
         for (int64_t i = 0; i < rows; i++)
@@ -399,7 +399,7 @@ static bool read_mask_file(const char *path, struct attn_problem *p, struct prob
 {
     struct npy file;
     struct reason problem;
-    const int64_t rows = blocks_of(p->q_len, p->mask_block), keys = blocks_of(p->kv_len, p->mask_block);
+    const int64_t rows = problem_blocks_of(p->q_len, p->mask_block), keys = problem_blocks_of(p->kv_len, p->mask_block);
     if (!npy_read(path, &file, &problem))
         return refuse(why, "%.400s", problem.text);
     const int64_t *s = file.shape;
@@ -527,7 +527,7 @@ const void *problem_array(const struct attn_problem *p, const struct problem_arr
     const bool is_of_heads = which == ARRAY_SINK || which == ARRAY_ALIBI_SLOPES;
     const int64_t numbers = which == ARRAY_SEQUSED_K    ? p->batch
                             : is_of_heads               ? p->q_heads
-                            : which == ARRAY_PAGE_TABLE ? p->batch * blocks_of(p->kv_len, p->page_size)
+                            : which == ARRAY_PAGE_TABLE ? p->batch * problem_blocks_of(p->kv_len, p->page_size)
                                                         : p->batch + 1;
     *bytes = which == ARRAY_BLOCK_MASK ? (size_t)mask_bytes(p) : (size_t)numbers * sizeof(int32_t);
     return array;
@@ -584,7 +584,7 @@ static double pairs_of_block(const struct attn_problem *p, int64_t row0, int64_t
 /* `one`: the sequence as a problem of its own; `whole`: the problem whose blocks the mask has. */
 static double pairs_under_mask(const struct attn_problem *one, const struct attn_problem *whole, const uint8_t *plane)
 {
-    const int64_t block = whole->mask_block, keys = blocks_of(whole->kv_len, block);
+    const int64_t block = whole->mask_block, keys = problem_blocks_of(whole->kv_len, block);
     double pairs = 0;
     for (int64_t row = 0; row < one->q_len; row += block)
         for (int64_t key = 0; key < one->kv_len; key += block)

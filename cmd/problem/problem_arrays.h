@@ -65,6 +65,9 @@ bool problem_set_lengths(struct attn_problem *, struct problem_arrays *a, const 
 bool problem_set_cache(struct attn_problem *, struct problem_arrays *a, const char *text, uint64_t seed,
                        struct reason *why);
 
+/* Pages of a cache, or blocks of a mask, over so many rows. */
+static inline int64_t problem_blocks_of(int64_t len, int64_t block) { return (len + block - 1) / block; }
+
 /* Gives the problem, which has its page_size and the lengths of its caches, its pages: those that sequences use, in an
  * order drawn from the seed, and behind them the page of nobody. */
 void problem_set_pages(struct attn_problem *, struct problem_arrays *a, uint64_t seed);

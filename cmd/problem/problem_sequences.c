@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t blocks_of(int64_t len, int64_t block) { return (len + block - 1) / block; }
-
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* The number of the lengths that follow each other from [b] to [b + 1]. */
@@ -57,8 +55,9 @@ static bool take_lengths(const struct problem_arrays *from, const int64_t *seque
 static void take_mask(const struct attn_problem *p, const uint8_t *mask, const int64_t *sequences,
                       struct attn_problem *to, struct problem_arrays *arrays)
 {
-    const int64_t block = p->mask_block, all_rows = blocks_of(p->q_len, block), all_keys = blocks_of(p->kv_len, block);
-    const int64_t rows = blocks_of(to->q_len, block), keys = blocks_of(to->kv_len, block);
+    const int64_t block = p->mask_block, all_rows = problem_blocks_of(p->q_len, block),
+                  all_keys = problem_blocks_of(p->kv_len, block);
+    const int64_t rows = problem_blocks_of(to->q_len, block), keys = problem_blocks_of(to->kv_len, block);
     to->mask_batch = p->mask_batch > 1 ? to->batch : 1;
     arrays->mask = xcalloc((unsigned long)(to->mask_batch * to->mask_heads * rows * keys), 1);
     for (int64_t b = 0; b < to->mask_batch; b++)

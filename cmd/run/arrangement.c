@@ -5,45 +5,23 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/device/inputs.h"
 #include "cmd/problem/problem_sequences.h"
 
 /* ---- copies in host memory ---- */
-
-/* Points a tensor of the set at other memory. */
-static void point_at(struct attn_tensors *t, enum problem_tensor tensor, void *memory)
-{
-    switch (tensor) {
-    case TENSOR_Q: t->q.data = memory; break;
-    case TENSOR_K: t->k.data = memory; break;
-    case TENSOR_V: t->v.data = memory; break;
-    case TENSOR_O: t->o.data = memory; break;
-    case TENSOR_LSE: t->lse = memory; break;
-    case TENSOR_BIAS: t->bias.data = memory; break;
-    default: FABENCH_ASSERT(false, "tensor %d is none of a forward", (int)tensor);
-    }
-}
-
-/* The arrays of the item in the place of those on the device. */
-static void point_at_arrays(const struct plan_item *item, struct attn_tensors *t)
-{
-    const void *arrays[ARRAY_COUNT];
-    for (int i = 0; i < ARRAY_COUNT; i++)
-        arrays[i] = problem_array(&item->problem, item->arrays, (enum problem_array)i, &(size_t){0});
-    problem_point_at(t, arrays);
-}
 
 enum attn_status host_copy_make(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
                                 const enum problem_tensor *tensors, int count, struct host_copy *copy,
                                 struct attn_message *why)
 {
     *copy = (struct host_copy){.tensors = set->tensors};
-    point_at_arrays(item, &copy->tensors);
+    inputs_point_at_host_arrays(item, &copy->tensors);
     for (int i = 0; i < count; i++) {
         const struct buffer *buffer = &set->buffers[tensors[i]];
         if (!buffer->base)
             continue;
         void *const memory = copy->memory[tensors[i]] = xmalloc(buffer->bytes);
-        point_at(&copy->tensors, tensors[i], memory);
+        tensor_point_at(&copy->tensors, tensors[i], memory);
         TRY(be->ops->download(be, memory, buffer->data, buffer->bytes, why));
     }
     return ATTN_OK;
@@ -137,10 +115,10 @@ static enum attn_status fill_tensors(struct backend *be, const struct plan_item 
     struct host_copy to = {.tensors = made->inputs.tensors};
     const struct transfer transfer = {&whole->problem, p, &inputs->tensors, &to.tensors, sequences};
     enum attn_status status = ATTN_OK;
-    point_at_arrays(&made->item, &to.tensors);
+    inputs_point_at_host_arrays(&made->item, &to.tensors);
     for (int i = 0; i < 4; i++)
         if (made->inputs.buffers[needed[i]].base)
-            point_at(&to.tensors, needed[i], to.memory[needed[i]] = poisoned(&made->inputs.buffers[needed[i]]));
+            tensor_point_at(&to.tensors, needed[i], to.memory[needed[i]] = poisoned(&made->inputs.buffers[needed[i]]));
     take_queries(&transfer);
     take_keys(&transfer, to.tensors.k, inputs->tensors.k, p->head_dim);
     if (!attn_v_is_in_k(p))
@@ -161,22 +139,13 @@ static enum attn_status fill_arrays(struct backend *be, const struct plan_item *
                                     struct arrangement *made, struct attn_message *why)
 {
     struct attn_tensors host = {0};
-    point_at_arrays(&made->item, &host);
+    inputs_point_at_host_arrays(&made->item, &host);
     const struct transfer transfer = {&whole->problem, &made->item.problem, &inputs->tensors, &host, sequences};
-    for (int i = 0; i < ARRAY_COUNT; i++) {
-        size_t bytes;
-        const void *array = problem_array(&made->item.problem, &made->arrays, (enum problem_array)i, &bytes);
-        if (array)
-            TRY(be->ops->upload(be, made->inputs.arrays[i].data, array, bytes, why));
-    }
-    for (int i = 0; i < QUANTISED_COUNT; i++) {
-        const struct buffer *buffer = &made->inputs.scales[i];
-        if (!buffer->base)
-            continue;
-        take_scales(&transfer, (enum quantised)i, scales[i], made->inputs.scale_values[i]);
-        TRY(be->ops->upload(be, buffer->data, made->inputs.scale_values[i], buffer->bytes, why));
-    }
-    return ATTN_OK;
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (made->inputs.scales[i].base)
+            take_scales(&transfer, (enum quantised)i, scales[i], made->inputs.scale_values[i]);
+    TRY(inputs_upload_arrays(be, &made->item, &made->inputs, why));
+    return inputs_upload_scales(be, &made->inputs, why);
 }
 
 enum attn_status arrangement_make(struct backend *be, const struct plan_item *whole, const struct host_copy *inputs,
