@@ -306,6 +306,15 @@ static bool may_be_invariant(const struct impl_slot *slot)
     return slot->impl && slot->impl->invariant[ATTN_FWD] && !slot->is_invariant && !slot->variant[0];
 }
 
+/* Has a slot, or the list, this name? */
+static bool is_taken(const struct impl_slot *slots, int count, const struct name_list *names, const char *name)
+{
+    bool is_there = name_list_has(names, name);
+    for (int i = 0; i < count; i++)
+        is_there |= strcmp(slots[i].name, name) == 0;
+    return is_there;
+}
+
 /* Adds "name:deterministic:invariant:fast" for the slot "name:deterministic:fast", or the slot's name where another
  * slot has that one. */
 static void add_invariant(const struct impl_slot *slots, int count, const struct impl_slot *slot,
@@ -313,15 +322,14 @@ static void add_invariant(const struct impl_slot *slots, int count, const struct
 {
     const size_t length = strlen(slot->name) - (slot->is_fast ? strlen(FAST) + 1 : 0);
     char *name = xasprintf("%.*s:%s%s", (int)length, slot->name, INVARIANT, slot->name + length);
-    bool is_there = name_list_has(names, name);
-    for (int i = 0; i < count; i++)
-        is_there |= strcmp(slots[i].name, name) == 0;
-    name_list_add(names, is_there ? slot->name : name);
+    name_list_add(names, is_taken(slots, count, names, name) ? slot->name : name);
     free(name);
 }
 
-/* For "fused": the fused kernels of this platform that promise an invariant mode, "fused" itself where none does. */
-static void add_fused(const struct attn_device *device, struct name_list *names)
+/* For "fused": the fused kernels of this platform that promise an invariant mode and have no slot for it, "fused"
+ * itself where none promises it. */
+static void add_fused(const struct impl_slot *slots, int count, const struct attn_device *device,
+                      struct name_list *names)
 {
     bool has_one = false;
     for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++) {
@@ -330,7 +338,7 @@ static void add_fused(const struct attn_device *device, struct name_list *names)
             continue;
         has_one = true;
         snprintf(name, sizeof name, "%s:%s", (*impl)->name, INVARIANT);
-        if (!name_list_has(names, name))
+        if (!is_taken(slots, count, names, name))
             name_list_add(names, name);
     }
     if (!has_one)
@@ -346,7 +354,7 @@ int impls_make_invariant(const struct impls *impls, const struct attn_device *de
         const int first = names.count;
         const bool is_alias = strcmp(slots[i].name, "fused") == 0;
         if (is_alias)
-            add_fused(device, &names);
+            add_fused(slots, *count, device, &names);
         else if (may_be_invariant(&slots[i]))
             add_invariant(slots, *count, &slots[i], &names);
         else

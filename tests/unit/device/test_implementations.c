@@ -231,6 +231,8 @@ static void names_for_invariance(void **state)
         {{"fused_cpu:deterministic:fast", "naive"}, {"fused_cpu:deterministic:invariant:fast", "naive"}},
         {{"fused_cpu", "fused_cpu:invariant"}, {"fused_cpu", "fused_cpu:invariant"}},
         {{"fused", "fused_cpu"}, {"fused_cpu:invariant", "fused_cpu"}},
+        {{"fused", "fused_cpu:invariant"}, {"fused_cpu:invariant"}},
+        {{"fused_cpu:invariant", "fused"}, {"fused_cpu:invariant"}},
 #if defined(__x86_64__)
         {{"fused_cpu:portable"}, {"fused_cpu:portable"}},
 #endif
