@@ -227,3 +227,10 @@ uint64_t number_mix(uint64_t z)
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
+
+uint64_t number_mix_text(uint64_t seed, const char *text)
+{
+    for (; *text; text++)
+        seed = number_mix(seed * 31 + (unsigned char)*text);
+    return seed;
+}

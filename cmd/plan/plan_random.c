@@ -528,9 +528,7 @@ const struct random_attribute *plan_random_attributes(int *count)
 
 void plan_random_draw(struct random_draw *d, const struct random_attribute *attribute)
 {
-    d->state = d->seed;
-    for (const char *at = attribute->name; *at; at++)
-        d->state = number_mix(d->state * 31 + (unsigned char)*at);
+    d->state = number_mix_text(d->seed, attribute->name);
     attribute->draw(d);
 }
 

@@ -121,9 +121,6 @@ static const struct family_shape family_shapes[] = {
     /* So many tiles of queries or keys that a kernel which lists them makes its list in several sections. */
     {{1, 4, 2, 33000, 70, FILL_NORMAL, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 1}},
     {{1, 2, 1, 70, 33000, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 32900, -1, {.dropout = 0}},
-};
-
-static const struct family_shape later_shapes[] = {
     /* More pairs of work tiles than an H200 has pairs of multiprocessors, and the second tile of a head's last pair
      * has no rows: pairs of thread blocks of fused_sm90's forward, if they are asked for (--impl). */
     {{1, 24, 8, 1650, 1700, FILL_NORMAL, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0}},
@@ -169,9 +166,6 @@ static const struct hard_cache {
     {{2, 4, 4, 130, 390, FILL_PEAK, ATTN_BHSD, false, false, 0}, "list:130:390", -1, {.page_size = 256}, 0},
     {{3, 2, 1, 3, 200, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:200:7:129", 50, {.dropout = 0.3}, 0},
     {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}, 0},
-};
-
-static const struct hard_cache later_caches[] = {
     /* V in the first columns of K: one query for many heads, in pages and not, several new tokens; V of another head
      * dim in memory of its own. */
     {{2, 16, 1, 1, 300, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:300:65", -1, {.page_size = 16}, DIMS_CACHE},
@@ -325,10 +319,7 @@ void plan_name_whole(struct plan_item *item)
 /* The seed of the problem with this key: whatever else is in the plan, a key and --seed name one set of inputs. */
 static uint64_t seed_of_key(const struct options *o, const char *key)
 {
-    uint64_t seed = number_mix(o->seed);
-    for (const char *at = key; *at; at++)
-        seed = number_mix(seed * 31 + (unsigned char)*at);
-    return seed & INT64_MAX; /* what --seed takes */
+    return number_mix_text(number_mix(o->seed), key) & INT64_MAX; /* what --seed takes */
 }
 
 /* Without its name and its seed. */
@@ -442,13 +433,14 @@ static void add_arrays(const struct options *o, enum attn_platform platform, con
     }
 }
 
-static void add_family_shapes(const struct options *o, enum attn_platform platform, const struct family_shape *rows,
-                              size_t count, const struct attn_problem *kinds, int kind_count, struct plan *plan)
+static void add_family_shapes(const struct options *o, enum attn_platform platform, const struct attn_problem *kinds,
+                              int kind_count, struct plan *plan)
 {
-    for (size_t s = 0; s < count; s++) {
-        struct attn_problem beyond = {.window_left = rows[s].window_left, .window_right = rows[s].window_right};
-        problem_set_attributes(&rows[s].attributes, &beyond);
-        cross_shape(o, platform, &rows[s].shape, NULL, &beyond, kinds, kind_count, plan);
+    for (size_t s = 0; s < sizeof family_shapes / sizeof family_shapes[0]; s++) {
+        const struct family_shape *row = &family_shapes[s];
+        struct attn_problem beyond = {.window_left = row->window_left, .window_right = row->window_right};
+        problem_set_attributes(&row->attributes, &beyond);
+        cross_shape(o, platform, &row->shape, NULL, &beyond, kinds, kind_count, plan);
     }
 }
 
@@ -513,16 +505,6 @@ static void cross_caches(const struct options *o, const struct hard_cache *rows,
             add_cache(o, &rows[s], kind, causal, dims[n % dim_count], plan);
         }
     }
-}
-
-static void add_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
-{
-    cross_caches(o, cache_shapes, sizeof cache_shapes / sizeof cache_shapes[0], kind, plan);
-}
-
-static void add_later_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
-{
-    cross_caches(o, later_caches, sizeof later_caches / sizeof later_caches[0], kind, plan);
 }
 
 /* Where the dtype is that of Q: 16 bits, also on a CPU, whose implementations take them beside such a cache alone. */
@@ -654,42 +636,14 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         for (size_t n = 0; n < sizeof shapes / sizeof shapes[0]; n++)
             cross_shape(o, platform, &shapes[n], NULL, &(struct attn_problem){.window_left = -1, .window_right = -1},
                         kinds, kind_count, plan);
-        add_family_shapes(o, platform, family_shapes, sizeof family_shapes / sizeof family_shapes[0], kinds, kind_count,
-                          plan);
-    }
-    for (int t = 0; t < 5; t++) {
-        struct attn_problem kinds[PLAN_KINDS_MAX];
-        const int kind_count = is_wanted_dtype(o, platform, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
+        add_family_shapes(o, platform, kinds, kind_count, plan);
         for (int k = 0; k < kind_count; k++)
-            add_caches(o, &kinds[k], plan);
-    }
-    for (int t = 0; t < 5; t++) {
-        struct attn_problem kinds[PLAN_KINDS_MAX];
-        if (is_wanted_dtype(o, platform, dtypes[t]))
-            add_arrays(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
-    }
-    for (int t = 0; t < 5; t++) {
-        struct attn_problem kinds[PLAN_KINDS_MAX];
-        if (is_wanted_dtype(o, platform, dtypes[t]))
-            add_family_shapes(o, platform, later_shapes, sizeof later_shapes / sizeof later_shapes[0], kinds,
-                              plan_kinds_of(o, dtypes[t], kinds), plan);
-    }
-    for (int t = 0; t < 5; t++) {
-        struct attn_problem kinds[PLAN_KINDS_MAX];
-        if (is_wanted_dtype(o, platform, dtypes[t]))
-            add_strided_shapes(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
-    }
-    for (int t = 0; t < 5; t++) {
-        struct attn_problem kinds[PLAN_KINDS_MAX];
-        if (is_wanted_dtype(o, platform, dtypes[t]) && !attn_dtype_is_8_bit(dtypes[t]))
-            add_mean_shapes(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
-    }
-    for (int t = 0; t < 5; t++) {
-        struct attn_problem kinds[PLAN_KINDS_MAX];
-        const int kind_count = is_wanted_dtype(o, platform, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
+            cross_caches(o, cache_shapes, sizeof cache_shapes / sizeof cache_shapes[0], &kinds[k], plan);
+        add_arrays(o, platform, kinds, kind_count, plan);
+        add_strided_shapes(o, platform, kinds, kind_count, plan);
+        if (!attn_dtype_is_8_bit(dtypes[t]))
+            add_mean_shapes(o, platform, kinds, kind_count, plan);
         add_beyond(o, platform, kinds, kind_count, plan);
-        for (int k = 0; k < kind_count; k++)
-            add_later_caches(o, &kinds[k], plan);
     }
     for (int t = 0; t < 5; t++)
         add_narrow_caches(o, dtypes[t], plan);
