@@ -518,8 +518,7 @@ const struct option_def option_table[] = {
      .detail = "At most this many failures are printed; the rest are counted. The record has all of them."},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = FOR_ANY, .is_joined = true,
      .detail = "Says more: below each row its samples and why sampling ended, the passes of naive; of verify the rows "
-               "that were "
-               "refused, too; more on stderr."},
+               "that were refused, too; more on stderr."},
     {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,
      .commands = FOR_ANY,
      .detail =
