@@ -35,10 +35,10 @@
  * energy.
  *
  * Files: policies.cuh (which rows and keys there are, which pairs are visible), ranges.cuh (windows, lengths),
- * lists.cuh (block masks), softcap.cuh, tiles.cuh (tiles, the order of the main loop, shared memory), work.cuh (order of work tiles), tail.c (parts of the
- * last ones), pair.cuh, producer.cuh, consumer.cuh, mainloop.cuh, softmax.cuh, rounding.cuh, epilogue.cuh,
- * combine.cu, instances/ (what is compiled), host.c (choice of the tile, launches). With pictures, sizes and
- * measurements: docs/kernels/sm90_fwd.md. */
+ * lists.cuh (block masks), softcap.cuh, tiles.cuh (tiles, the order of the main loop, shared memory), work.cuh (order
+ * of work tiles), tail.c (parts of the last ones), pair.cuh, producer.cuh, consumer.cuh, mainloop.cuh, softmax.cuh,
+ * rounding.cuh, epilogue.cuh, combine.cu, instances/ (what is compiled), host.c (choice of the tile, launches). With
+ * pictures, sizes and measurements: docs/kernels/sm90_fwd.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
