@@ -195,7 +195,7 @@ static const char *said_of(const struct attn_problem *p, const struct attn_tenso
     return why.text;
 }
 
-/* Caches, pages, sinks and scales; strides count in bytes of the tensor's own type, those of pages from page to page. */
+/* Caches, pages, sinks, scales; strides count in bytes of the tensor's own type, those of pages from page to page. */
 static void missing_arrays_and_strides(void **state)
 {
     static float memory[64 * 4] __attribute__((aligned(16)));
