@@ -109,6 +109,7 @@ static enum attn_status cpu_fill(struct backend *be, struct attn_tensor tensor, 
     if (id == FILL_Q && spec->logit_std > 0)
         gain = fill_logit_gain(spec, head_dim);
     fill_tensor_host(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, table, gain);
+    fill_stretch_host(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, fill_stretch_of(spec->dist, id));
     fill_first_column_host(tensor, dtype, batch, heads, len, fill_first_column(spec, id, head_dim));
     free(table);
     return ATTN_OK;

@@ -165,6 +165,7 @@ static enum attn_status cuda_fill(struct backend *be, struct attn_tensor tensor,
 {
     float *table = NULL, gain = 1;
     const struct fill_column column = fill_first_column(spec, id, head_dim);
+    const enum fill_stretch stretch = fill_stretch_of(spec->dist, id);
     const enum attn_status status = quantiles(be, spec->dist, id, &table, &gain, why);
     if (status != ATTN_OK)
         return status;
@@ -172,6 +173,9 @@ static enum attn_status cuda_fill(struct backend *be, struct attn_tensor tensor,
         gain = fill_logit_gain(spec, head_dim);
     TRY_CUDA(
         harness_fill(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, gain, table, state_of(be)->stream));
+    if (stretch != FILL_STRETCH_NONE)
+        TRY_CUDA(
+            harness_stretch(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, stretch, state_of(be)->stream));
     if (column.kind != FILL_FIRST_DRAWN)
         TRY_CUDA(harness_fill_first_column(tensor, dtype, batch, heads, len, column, state_of(be)->stream));
     return synchronize(be, "filling an input", why);

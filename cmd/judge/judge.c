@@ -214,7 +214,7 @@ void judge_rounded_p(struct judge_bounds *b, enum attn_dtype inputs, bool double
 }
 
 void judge_floor_of_8_bits(struct judge_bounds *b, enum problem_tensor tensor, int64_t head_dim, int64_t kv_len,
-                           double largest_lse)
+                           double largest_lse, double of_one_term)
 {
     /* As in judge_floor_of_logits, but sums keep 13 bits behind the first one. LSE is at most ln(kv_len) above the
      * logits that have weight: at usual ones, where it is little else, the difference is near 0. */
@@ -224,6 +224,7 @@ void judge_floor_of_8_bits(struct judge_bounds *b, enum problem_tensor tensor, i
         b->atol_absolute += error;
     if (tensor != TENSOR_O)
         return;
+    b->rtol = fmax(b->rtol, of_one_term);
     if (error > b->rms)
         b->atol_element = fmax(b->atol_element, error);
     b->gain = fmax(b->gain, 2 * unit); /* what all logits have too little of: as a scale that is too small */

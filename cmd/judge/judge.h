@@ -52,9 +52,10 @@ void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_d
 void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled, double atol);
 
 /* What LSE, one element of O and its gain may be off because tensor cores sum products of 8-bit numbers in 13 bits
- * (docs/judging.md). Behind judge_rounded_p; not for naive, which has no such products. */
+ * (docs/judging.md). Behind judge_rounded_p; not for naive, which has no such products. of_one_term: half a unit of P
+ * where one value of V may be most of an element, else 0. */
 void judge_floor_of_8_bits(struct judge_bounds *, enum problem_tensor, int64_t head_dim, int64_t kv_len,
-                           double largest_lse);
+                           double largest_lse, double of_one_term);
 
 /* What a tensor may be off because the logits are sums in fp32 (docs/judging.md), rounded ones for fp32 inputs, on
  * tensor cores for narrower ones: the least bounds of rules 3, 4 and 6, and a part of the term of rule 5. Of dQ and dK

@@ -85,8 +85,10 @@ static void print_option(const struct option_def *def)
     char text[200];
     printf("  %s\n", option_syntax(def, text, sizeof text));
     wrap_words(stdout, HELP_WIDTH, 6, 6, option_explanation(def));
-    if (*option_values(def, text, sizeof text))
-        printf("      values:   %s\n", text);
+    if (*option_values(def, text, sizeof text)) {
+        const int used = printf("      values:   ");
+        wrap_words(stdout, HELP_WIDTH - used, 0, used, text);
+    }
     if (def->fallback)
         printf("      default:  %s\n", def->fallback);
     printf("      commands: %s\n", option_commands(def, text, sizeof text));

@@ -47,7 +47,8 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
     "Distribution of the inputs. normal: mean 0, variance 1; uniform: from -1 to 1; zeros; sharp: Q times 8, a few "   \
     "keys win; huge: Q times 256, one key wins; peak: each query is 64 times one key; constant: V is 1 everywhere, "   \
     "so that dQ and dK are 0; tiny: all times 2^-20, denormals in fp16; rising, falling: normal, but the logits grow " \
-    "or fall by 60 from the first key to the last."
+    "or fall by 60 from the first key to the last; outliers: one value in a thousand has 101 times the variance; "     \
+    "channels: every 32nd column of Q and K is 20 times larger; drift: K and V grow 8 times over the keys."
 #define CHECK_DETAIL                                                                                                   \
     "Compares the results with an fp32 reference before and after the timing. full: every element; sample: the "       \
     "query heads of the first and of the last pair of sequence and key head, in a forward of more than 16k rows "      \
@@ -214,7 +215,7 @@ const struct option_def option_table[] = {
     {"--dist", NULL, KIND_CHOICE_SET, AT(dists), GIVEN(dists_given), .choices = problem_dist_names, .choices_shown = 3,
      .fallback = "normal", .is_joined = true, .commands = FOR_SWEEP | FOR_GATES, .detail = DIST_DETAIL},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = problem_dist_names, .choices_shown = 3, .fallback = "normal",
-     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = FOR_SELFTEST, .detail = DIST_DETAIL},
+     .help = "inputs; also sharp, huge, peak, constant, tiny, ...", .commands = FOR_SELFTEST, .detail = DIST_DETAIL},
     {"--logit-std", NULL, KIND_REAL_LIST, AT(logit_stds), .min = 0.001, .max = 1000, LATE("as drawn"), .unit = "X,...",
      .help = "inputs, size of their logits", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Scales Q so that the logits, scale Q K^T, have this standard deviation; with normal inputs and the "

@@ -201,17 +201,13 @@ const char *const problem_quant_names[] = {[ATTN_SCALE_NONE] = "none",
                                            [ATTN_SCALE_BLOCK] = "block",
                                            NULL};
 const char *const problem_layout_names[] = {[ATTN_BSHD] = "bshd", [ATTN_BHSD] = "bhsd", NULL};
-const char *const problem_dist_names[] = {[FILL_NORMAL] = "normal",
-                                          [FILL_UNIFORM] = "uniform",
-                                          [FILL_ZEROS] = "zeros",
-                                          [FILL_SHARP] = "sharp",
-                                          [FILL_HUGE] = "huge",
-                                          [FILL_CONSTANT] = "constant",
-                                          [FILL_TINY] = "tiny",
-                                          [FILL_PEAK] = "peak",
-                                          [FILL_RISING] = "rising",
-                                          [FILL_FALLING] = "falling",
-                                          NULL};
+const char *const problem_dist_names[] = {[FILL_NORMAL] = "normal",     [FILL_UNIFORM] = "uniform",
+                                          [FILL_ZEROS] = "zeros",       [FILL_SHARP] = "sharp",
+                                          [FILL_HUGE] = "huge",         [FILL_CONSTANT] = "constant",
+                                          [FILL_TINY] = "tiny",         [FILL_PEAK] = "peak",
+                                          [FILL_RISING] = "rising",     [FILL_FALLING] = "falling",
+                                          [FILL_OUTLIERS] = "outliers", [FILL_CHANNELS] = "channels",
+                                          [FILL_DRIFT] = "drift",       NULL};
 const char *const problem_l2_names[] = {[L2_COLD] = "cold", [L2_HOT] = "hot", NULL};
 const char *const problem_scope_names[] = {[CHECK_FULL] = "full", [CHECK_SAMPLE] = "sample", [CHECK_OFF] = "off", NULL};
 

@@ -221,7 +221,7 @@ static struct judge_input judge_input_of(const struct check_request *request, co
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
     if (attn_dtype_is_8_bit(p->dtype) && !request->is_naive && isnan(request->atol) && isnan(request->rtol))
-        judge_floor_of_8_bits(&in.bounds, tensor, p->head_dim, p->kv_len, lse);
+        judge_floor_of_8_bits(&in.bounds, tensor, p->head_dim, p->kv_len, lse, limits_one_term(request->item));
     if (request->is_repeat) {
         in.bounds.gain = INFINITY;
         in.naive_max_abs_err = NAN;

@@ -19,6 +19,9 @@ double limits_logit_std(const struct plan_item *item)
     case FILL_PEAK: return 64 * root * drawn; /* of the peak itself */
     case FILL_RISING:
     case FILL_FALLING: return 60 * drawn;
+    case FILL_OUTLIERS: return 1.1 * drawn;
+    case FILL_CHANNELS: return 20 * 20 / sqrt(32) * drawn;
+    case FILL_DRIFT: return 8 * drawn; /* of the last keys */
     case FILL_TINY: return 0x1p-40 * drawn;
     case FILL_ZEROS:
     case FILL_DISTS: break;
@@ -49,6 +52,12 @@ double limits_largest_logit(const struct plan_item *item)
         item->problem.bias_heads > 0)
         return INFINITY;
     return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
+}
+
+double limits_one_term(const struct plan_item *item)
+{
+    const double half_unit = attn_kv_dtype(&item->problem) == ATTN_E4M3 ? 0x1p-4 : 0x1p-3;
+    return item->dist == FILL_OUTLIERS && attn_dtype_is_8_bit(item->problem.dtype) && !item->folder ? half_unit : 0;
 }
 
 /* Whether a block of rows or keys, which the judge looks at by itself, has fewer than eight. */
@@ -84,11 +93,16 @@ static const char *limits_of_peak(const struct attn_problem *p)
     return NULL;
 }
 
+static bool is_steep_dist(enum fill_dist dist)
+{
+    return dist == FILL_SHARP || dist == FILL_HUGE || dist == FILL_RISING || dist == FILL_FALLING ||
+           dist == FILL_OUTLIERS || dist == FILL_CHANNELS || dist == FILL_DRIFT;
+}
+
 const char *naive_limits(const struct plan_item *item, enum attn_platform platform)
 {
     const struct attn_problem *p = &item->problem;
-    const bool is_steep =
-        item->dist == FILL_SHARP || item->dist == FILL_HUGE || item->dist == FILL_RISING || item->dist == FILL_FALLING;
+    const bool is_steep = is_steep_dist(item->dist);
     if (p->dtype == ATTN_FP32 || (platform == ATTN_CPU && attn_dtype_is_8_bit(attn_kv_dtype(p))))
         return NULL;
     if (fabs(item->logit_mean) > largest_mean(p))

@@ -16,4 +16,8 @@ double limits_logit_std(const struct plan_item *);
 /* No |logit| of the problem is above this, as far as P of a row differ by it; INFINITY where that is not known. */
 double limits_largest_logit(const struct plan_item *);
 
+/* For 8-bit inputs whose V has values far above the others: half a unit of P in their type, which is the error of an
+ * element of O that is one such value times its weight. Else 0. */
+double limits_one_term(const struct plan_item *);
+
 #endif

@@ -90,6 +90,9 @@ void fill_table(enum fill_dist dist, enum fill_tensor tensor, float *table, floa
     case FILL_PEAK:
     case FILL_RISING:
     case FILL_FALLING:
+    case FILL_OUTLIERS:
+    case FILL_CHANNELS:
+    case FILL_DRIFT:
     case FILL_DISTS: break;
     }
     fill_normal(table);
@@ -120,6 +123,9 @@ double fill_largest_logit(const struct fill_spec *spec, int64_t head_dim)
     case FILL_PEAK:
     case FILL_RISING:
     case FILL_FALLING:
+    case FILL_OUTLIERS:
+    case FILL_CHANNELS:
+    case FILL_DRIFT:
     case FILL_DISTS: return INFINITY;
     case FILL_TINY: top *= 0x1p-20; break;
     case FILL_SHARP: gain = 8; break;
@@ -159,6 +165,30 @@ void fill_first_column_host(struct attn_tensor tensor, enum attn_dtype dtype, in
                 fill_store(tensor.data, dtype,
                            b * tensor.stride_batch + h * tensor.stride_head + row * tensor.stride_row,
                            fill_column_value(column, row, len));
+}
+
+enum fill_stretch fill_stretch_of(enum fill_dist dist, enum fill_tensor tensor)
+{
+    if (tensor != FILL_Q && tensor != FILL_K && tensor != FILL_V)
+        return FILL_STRETCH_NONE;
+    if (dist == FILL_OUTLIERS)
+        return FILL_STRETCH_OUTLIERS;
+    if (dist == FILL_CHANNELS && tensor != FILL_V)
+        return FILL_STRETCH_COLUMNS;
+    return dist == FILL_DRIFT && tensor != FILL_Q ? FILL_STRETCH_ROWS : FILL_STRETCH_NONE;
+}
+
+void fill_stretch_host(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                       int64_t head_dim, uint64_t seed, enum fill_tensor id, enum fill_stretch kind)
+{
+    const int64_t elements = kind == FILL_STRETCH_NONE ? 0 : batch * heads * len * head_dim;
+    for (int64_t i = 0; i < elements; i++) {
+        const int64_t col = i % head_dim, row = i / head_dim % len, head = i / head_dim / len;
+        const int64_t at =
+            head / heads * tensor.stride_batch + head % heads * tensor.stride_head + row * tensor.stride_row + col;
+        const float factor = fill_stretch_factor(kind, seed, (uint32_t)id, (uint64_t)i, row, len, col);
+        fill_store(tensor.data, dtype, at, factor * fill_load(tensor.data, dtype, at));
+    }
 }
 
 void fill_tensor_host(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,

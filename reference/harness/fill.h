@@ -20,8 +20,11 @@ enum fill_dist {
                       in every row one logit exceeds all others by hundreds, also where S is rounded to 16 bits */
     FILL_RISING, /* normal, but Q's first column is 8 and K's a ramp from 0 to 60 sqrt(head_dim) / 8 over the keys: with
                       the default scale the logits grow by 60 from the first key to the last */
-    FILL_FALLING, /* the ramp reversed: they fall by 60 */
-    FILL_DISTS    /* how many there are */
+    FILL_FALLING,  /* the ramp reversed: they fall by 60 */
+    FILL_OUTLIERS, /* normal, but one value of Q, K and V in a thousand is N(0, 101): N(0, 1) + N(0, 100) */
+    FILL_CHANNELS, /* normal, but every 32nd column of Q and K is 20 times larger */
+    FILL_DRIFT,    /* normal, but K and V grow over the keys, from 1 to 8 times */
+    FILL_DISTS     /* how many there are */
 };
 
 /* Number of the tensor; part of the random counter. FILL_TENSORS: one more than the last. */
@@ -60,6 +63,22 @@ FILL_FUNCTION float fill_column_value(struct fill_column column, int64_t row, in
     return (float)(column.top * step / (double)(len - 1));
 }
 
+/* What an element is multiplied by after it was drawn: of outliers, channels and drift. */
+enum fill_stretch { FILL_STRETCH_NONE, FILL_STRETCH_OUTLIERS, FILL_STRETCH_COLUMNS, FILL_STRETCH_ROWS };
+enum { FILL_OUTLIERS_ID = 64, FILL_OUTLIERS_OF_65536 = 66, FILL_WIDE_COLUMN = 7 };
+
+FILL_FUNCTION float fill_stretch_factor(enum fill_stretch kind, uint64_t seed, uint32_t tensor_id, uint64_t index,
+                                        int64_t row, int64_t len, int64_t column)
+{
+    if (kind == FILL_STRETCH_ROWS)
+        return len == 1 ? 1.0f : (float)((double)(len - 1 + 7 * row) / (double)(len - 1));
+    if (kind == FILL_STRETCH_COLUMNS)
+        return column % 32 == FILL_WIDE_COLUMN ? 20.0f : 1.0f;
+    if (kind == FILL_STRETCH_OUTLIERS)
+        return fill_random16(seed, tensor_id + FILL_OUTLIERS_ID, index) < FILL_OUTLIERS_OF_65536 ? 10.049875f : 1.0f;
+    return 1.0f;
+}
+
 #ifndef __cplusplus
 /* What the inputs of a problem are made from. */
 struct fill_spec {
@@ -78,7 +97,7 @@ bool fill_takes_logit_std(enum fill_dist);
  * fill_table. With the default scale and normal inputs exactly logit_std. */
 float fill_logit_gain(const struct fill_spec *, int64_t head_dim);
 
-/* No |logit| of Q and K as drawn is above this. INFINITY for peak, rising and falling, which write into Q and K. */
+/* No |logit| of Q and K as drawn is above this. INFINITY for those that write into Q and K after they are drawn. */
 double fill_largest_logit(const struct fill_spec *, int64_t head_dim);
 
 /* The first column of one tensor: a ramp, or with a logit_mean two numbers whose product times the scale is that, Q's a
@@ -88,6 +107,13 @@ struct fill_column fill_first_column(const struct fill_spec *, enum fill_tensor,
 /* Writes it over what was drawn; nothing for FILL_FIRST_DRAWN. */
 void fill_first_column_host(struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads, int64_t len,
                             struct fill_column);
+
+/* What stretches one tensor of a distribution. */
+enum fill_stretch fill_stretch_of(enum fill_dist, enum fill_tensor);
+
+/* Multiplies what was drawn by fill_stretch_factor, and rounds it again. */
+void fill_stretch_host(struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads, int64_t len, int64_t head_dim,
+                       uint64_t seed, enum fill_tensor, enum fill_stretch);
 
 /* The quantile table of a distribution (normal for all but uniform, zeros and constant's V) and the gain that
  * multiplies it, for one tensor. table: FILL_TABLE_SIZE floats. */

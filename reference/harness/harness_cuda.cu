@@ -64,6 +64,36 @@ int harness_fill(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch
 }
 
 template <typename T>
+__global__ void stretch_kernel(struct attn_tensor tensor, struct extent extent, uint64_t seed, uint32_t tensor_id,
+                               enum fill_stretch kind)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < extent.elements;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t row = quotient(i, extent.head_dim);
+        const float factor =
+            fill_stretch_factor(kind, seed, tensor_id, (uint64_t)i, row - quotient(row, extent.len) * extent.len,
+                                extent.len, i - row * extent.head_dim);
+        T *const at = &static_cast<T *>(tensor.data)[element_offset(tensor, extent, i)];
+        *at = from_float<T>(__fmul_rn(factor, to_float(*at)));
+    }
+}
+
+int harness_stretch(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                    int64_t head_dim, uint64_t seed, uint32_t tensor_id, enum fill_stretch kind, void *stream)
+{
+    const struct extent extent = extent_of(batch, heads, len, head_dim);
+    const unsigned grid = blocks_for(extent.elements);
+    const cudaStream_t s = (cudaStream_t)stream;
+    if (dtype == ATTN_FP16)
+        stretch_kernel<__half><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, seed, tensor_id, kind);
+    else if (dtype == ATTN_BF16)
+        stretch_kernel<__nv_bfloat16><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, seed, tensor_id, kind);
+    else
+        stretch_kernel<float><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, seed, tensor_id, kind);
+    return cudaGetLastError();
+}
+
+template <typename T>
 __global__ void first_column_kernel(struct attn_tensor tensor, int64_t heads, int64_t len, int64_t rows,
                                     struct fill_column column)
 {

@@ -24,6 +24,10 @@ int harness_fill(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch
 int harness_fill_first_column(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads,
                               int64_t len, struct fill_column column, void *stream);
 
+/* Multiplies every element by fill_stretch_factor of fill.h, rounded likewise. */
+int harness_stretch(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                    int64_t head_dim, uint64_t seed, uint32_t tensor_id, enum fill_stretch kind, void *stream);
+
 /* Rounds a contiguous fp32 [batch, heads, len, head_dim] into a strided tensor. */
 int harness_round(const float *from, struct attn_tensor to, enum attn_dtype dtype, int64_t batch, int64_t heads,
                   int64_t len, int64_t head_dim, void *stream);

@@ -57,10 +57,10 @@ done
 
 # Every kind of inputs.
 run "${common[@]}" --seqlen 100 --batch 1 --dtype e4m3,e5m2 --no-causal \
-    --dist uniform,zeros,sharp,peak,rising,constant \
+    --dist uniform,zeros,sharp,peak,rising,constant,outliers,channels,drift \
     --fp8-scale block --scale-block 16 --out none
 expect_code 0
-expect_stdout '24 of 24 rows checked.*all pass'
+expect_stdout '36 of 36 rows checked.*all pass'
 
 # The repro of a row makes the same row.
 run "${common[@]}" --seqlen 100 --batch 2 --dtype e5m2 --out-dtype fp16 --fp8-scale block --scale-block 24 --hadamard \

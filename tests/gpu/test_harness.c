@@ -24,15 +24,16 @@ static void need_launch(int error, const char *what)
 
 static void test_fill(void)
 {
-    static const enum fill_dist dists[] = {FILL_NORMAL, FILL_UNIFORM, FILL_SHARP,  FILL_HUGE,
-                                           FILL_TINY,   FILL_RISING,  FILL_FALLING};
+    static const enum fill_dist dists[] = {FILL_NORMAL, FILL_UNIFORM, FILL_SHARP,    FILL_HUGE,     FILL_TINY,
+                                           FILL_RISING, FILL_FALLING, FILL_OUTLIERS, FILL_CHANNELS, FILL_DRIFT};
     float *table = host_alloc(FILL_TABLE_SIZE * sizeof *table);
     float *device_table = device_alloc(FILL_TABLE_SIZE * sizeof *table);
     for (int dtype = ATTN_FP32; dtype <= ATTN_BF16; dtype++)
-        for (int i = 0; i < 14; i++) { /* Q and K of each */
+        for (int i = 0; i < 20; i++) { /* Q and K of each */
             const enum fill_tensor id = i % 2 ? FILL_K : FILL_Q;
             const enum fill_dist dist = dists[i / 2];
             const struct fill_column column = fill_first_column(&(struct fill_spec){.dist = dist}, id, 29);
+            const enum fill_stretch stretch = fill_stretch_of(dist, id);
             float gain;
             fill_table(dist, id, table, &gain);
             need_cuda(cudaMemcpy(device_table, table, FILL_TABLE_SIZE * sizeof *table, cudaMemcpyHostToDevice),
@@ -43,6 +44,9 @@ static void test_fill(void)
             mirror_upload(&m);
             need_launch(harness_fill(m.device, m.dtype, 3, 5, 37, 29, 1234567, id, gain, device_table, NULL),
                         "harness_fill");
+            if (stretch != FILL_STRETCH_NONE)
+                need_launch(harness_stretch(m.device, m.dtype, 3, 5, 37, 29, 1234567, id, stretch, NULL),
+                            "harness_stretch");
             if (column.kind != FILL_FIRST_DRAWN)
                 need_launch(harness_fill_first_column(m.device, m.dtype, 3, 5, 37, column, NULL),
                             "harness_fill_first_column");
@@ -50,6 +54,7 @@ static void test_fill(void)
             memset(want, 0xA5, m.bytes);
             const struct attn_tensor x = {want, 37 * 5 * 32, 32, 5 * 32};
             fill_tensor_host(x, m.dtype, 3, 5, 37, 29, 1234567, id, table, gain);
+            fill_stretch_host(x, m.dtype, 3, 5, 37, 29, 1234567, id, stretch);
             fill_first_column_host(x, m.dtype, 3, 5, 37, column);
             mirror_download(&m);
             check(memcmp(want, m.host.data, m.bytes) == 0, "fill %s dist %d: device and host bit-equal",

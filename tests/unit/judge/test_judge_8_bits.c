@@ -34,6 +34,7 @@ struct made {
     struct reference_outputs ref;
     void *memory[16];
     int count;
+    double of_one_term; /* as limits_one_term has it */
 };
 
 static void *keep(struct made *m, size_t bytes)
@@ -57,6 +58,7 @@ static void make_tensor(struct made *m, enum quantised which, enum fill_dist dis
     job.scales = keep(m, (size_t)quantise_scales(&m->p, which) * sizeof(float));
     fill_table(dist, ids[which], table, &gain);
     fill_tensor_host(job.from, ATTN_BF16, 1, 1, len, HEAD_DIM, 1, ids[which], table, gain);
+    fill_stretch_host(job.from, ATTN_BF16, 1, 1, len, HEAD_DIM, 1, ids[which], fill_stretch_of(dist, ids[which]));
     fill_first_column_host(job.from, ATTN_BF16, 1, 1, len,
                            fill_first_column(&(struct fill_spec){.dist = dist}, ids[which], HEAD_DIM));
     quantise(&job, 1);
@@ -80,6 +82,7 @@ static struct made make_head(int64_t len, enum fill_dist dist, enum attn_dtype d
                            .quant_scale = ATTN_SCALE_BLOCK,
                            .scale_block = SCALE_BLOCK}};
     struct attn_message why;
+    m.of_one_term = dist == FILL_OUTLIERS ? (dtype == ATTN_E4M3 ? 0x1p-4 : 0x1p-3) : 0;
     for (int i = 0; i < QUANTISED_COUNT; i++)
         make_tensor(&m, (enum quantised)i, dist);
     m.ref.o = keep(&m, (size_t)(len * HEAD_DIM) * sizeof(float));
@@ -201,7 +204,7 @@ static struct record_tensor judge_head(const struct made *m, enum problem_tensor
     if (!is_lse)
         judge_rounded_p(&in.bounds, m->p.dtype, false, NAN);
     if (short_sums)
-        judge_floor_of_8_bits(&in.bounds, tensor, HEAD_DIM, len, lse);
+        judge_floor_of_8_bits(&in.bounds, tensor, HEAD_DIM, len, lse, m->of_one_term);
     const struct compare_job job = {.x = {(void *)(uintptr_t)x, elements, elements, head_dim},
                                     .dtype = is_lse ? ATTN_FP32 : ATTN_BF16,
                                     .ref = ref,
@@ -242,8 +245,9 @@ static struct verdicts verdicts_of(int64_t len, enum fill_dist dist, enum attn_d
 
 static void a_kernel_that_rounds_p_passes(void **state)
 {
-    static const enum fill_dist dists[] = {FILL_NORMAL,  FILL_UNIFORM,  FILL_SHARP, FILL_HUGE, FILL_RISING,
-                                           FILL_FALLING, FILL_CONSTANT, FILL_ZEROS, FILL_TINY};
+    static const enum fill_dist dists[] = {FILL_NORMAL, FILL_UNIFORM,  FILL_SHARP,    FILL_HUGE,
+                                           FILL_RISING, FILL_FALLING,  FILL_CONSTANT, FILL_ZEROS,
+                                           FILL_TINY,   FILL_OUTLIERS, FILL_CHANNELS, FILL_DRIFT};
     (void)state;
     for (size_t d = 0; d < sizeof dists / sizeof *dists; d++)
         for (int dtype = ATTN_E4M3; dtype <= ATTN_E5M2; dtype++)

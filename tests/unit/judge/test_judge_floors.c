@@ -94,20 +94,26 @@ static void large_logits_in_8_bits(void **state)
     struct judge_bounds o = bounds_of(TENSOR_O, ATTN_BF16, false), lse = bounds_of(TENSOR_LSE, ATTN_BF16, false);
     judge_rounded_p(&o, ATTN_E4M3, false, NAN);
     const struct judge_bounds o_before = o, lse_before = lse;
-    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 7.5);
-    judge_floor_of_8_bits(&o, TENSOR_O, 128, 16384, 10.3);
-    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, log(1024)); /* all keys alike */
+    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 7.5, 0);
+    judge_floor_of_8_bits(&o, TENSOR_O, 128, 16384, 10.3, 0);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, log(1024), 0); /* all keys alike */
     assert_memory_equal(&o, &o_before, sizeof o);
     assert_memory_equal(&lse, &lse_before, sizeof lse);
-    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, 7.5);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, log(1024), 0x1p-4);
+    assert_memory_equal(&lse, &lse_before, sizeof lse);
+    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 7.5, 0x1p-4); /* outliers of V */
+    assert_true(o.rtol == 0x1p-4);
+    o.rtol = o_before.rtol;
+    assert_memory_equal(&o, &o_before, sizeof o);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, 7.5, 0);
     assert_true(lse.atol_absolute > 1e-3 && lse.atol_absolute < 2e-3);
     lse = lse_before;
-    judge_floor_of_8_bits(&lse, TENSOR_LSE, 128, 16384, 10.3);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 128, 16384, 10.3, 0);
     assert_true(lse.atol_absolute > 1e-3 && lse.atol_absolute < 2.5e-3);
     lse = lse_before;
     const double error = 10 * 0x1p-13 * (1000 - log(1024));
-    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, 1000);
-    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 1000);
+    judge_floor_of_8_bits(&lse, TENSOR_LSE, 64, 1024, 1000, 0);
+    judge_floor_of_8_bits(&o, TENSOR_O, 64, 1024, 1000, 0);
     assert_true(lse.atol_absolute == 1e-3 + error && lse.rtol == 0 && lse.rms == 0);
     assert_true(o.atol_element == error && o.rms == 0.045 && o.block_rms == 0.09);
     assert_true(o.gain == 0x1p-12 * (1000 - log(1024)));

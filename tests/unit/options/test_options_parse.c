@@ -87,6 +87,7 @@ static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true,
 static const enum preset ci = PRESET_CI;
 static const enum attn_layout bhsd = ATTN_BHSD;
 static const enum fill_dist sharp = FILL_SHARP;
+#define DISTS "normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising, falling, outliers, channels or drift"
 static const bool slopes[FILL_DISTS] = {[FILL_RISING] = true, [FILL_FALLING] = true};
 static const enum device_choice cuda = DEVICE_CUDA, cpu = DEVICE_CPU;
 static const enum check_scope off = CHECK_OFF, sample = CHECK_SAMPLE;
@@ -184,13 +185,10 @@ static const struct value_case {
      "--dropout -0.1: must be a number from 0 to 0.9999"},
     {"--layout bhsd", FIELD(layout), &bhsd, "--layout bhds", "--layout bhds: must be bshd or bhsd; did you mean bhsd"},
     {"--dist falling,rising", FIELD(dists), slopes, "--dist gauss",
-     "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising or falling, several with "
-     "commas"},
+     "--dist gauss: must be " DISTS ", several with commas"},
     {"--dist normal", FIELD(dists_given), &yes, "--dist normal,",
-     "--dist normal,: an item of the list is empty; must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, "
-     "rising or falling, several with commas"},
-    {"selftest --dist sharp", FIELD(dist), &sharp, "selftest --dist sharp,huge",
-     "--dist sharp,huge: must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising or falling"},
+     "--dist normal,: an item of the list is empty; must be " DISTS ", several with commas"},
+    {"selftest --dist sharp", FIELD(dist), &sharp, "selftest --dist sharp,huge", "--dist sharp,huge: must be " DISTS},
     {"--seed 0", FIELD(seed), &zero_seed, "--seed -1",
      "--seed -1: must be a whole number from 0 to 9223372036854775807"},
     {"--deterministic", FIELD(deterministic), &yes, "--deterministic=1", "--deterministic 1: takes no value"},

@@ -358,7 +358,8 @@ static void logits_have_the_deviation(void **state)
     const struct fill_spec peak = {.dist = FILL_PEAK, .scale = 1};
     assert_true(fill_largest_logit(&tiny, 256) < 1e-8 && fill_largest_logit(&tiny, 256) > 0);
     assert_true(fill_largest_logit(&zeros, 256) == 0 && isinf(fill_largest_logit(&peak, 64)));
-    static const enum fill_dist others[] = {FILL_ZEROS, FILL_CONSTANT, FILL_TINY, FILL_PEAK, FILL_RISING, FILL_FALLING};
+    static const enum fill_dist others[] = {FILL_ZEROS,   FILL_CONSTANT, FILL_TINY,     FILL_PEAK, FILL_RISING,
+                                            FILL_FALLING, FILL_OUTLIERS, FILL_CHANNELS, FILL_DRIFT};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_false(fill_takes_logit_std(others[i]));
 }
@@ -392,11 +393,59 @@ static void ramps_are_in_the_first_columns(void **state)
     assert_true(fill_column_value(one_key, 0, 1) == 0.0f);
 }
 
+/* What the three kinds of stretched inputs promise of each tensor, element by element beside the normal inputs. */
+static void stretched_inputs(void **state)
+{
+    (void)state;
+    enum { HEADS = 2, LEN = 50, D = 40, COUNT = 2 * HEADS * LEN * D };
+    static float normal[COUNT], got[COUNT];
+    static const struct {
+        enum fill_dist dist;
+        bool is_stretched[3]; /* Q, K, V */
+    } kinds[] = {
+        {FILL_OUTLIERS, {true, true, true}}, {FILL_CHANNELS, {true, true, false}}, {FILL_DRIFT, {false, true, true}}};
+    float gain;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (int t = FILL_Q; t <= FILL_DO; t++) {
+            const enum fill_tensor id = (enum fill_tensor)t;
+            const struct attn_tensor x = tensor_of(got, HEADS, LEN, D, ATTN_BSHD);
+            fill_table(kinds[k].dist, id, table, &gain);
+            fill_tensor_host(tensor_of(normal, HEADS, LEN, D, ATTN_BHSD), ATTN_FP32, 2, HEADS, LEN, D, 9, id, table,
+                             gain);
+            fill_tensor_host(x, ATTN_FP32, 2, HEADS, LEN, D, 9, id, table, gain);
+            fill_stretch_host(x, ATTN_FP32, 2, HEADS, LEN, D, 9, id, fill_stretch_of(kinds[k].dist, id));
+            int64_t outliers = 0;
+            for (int64_t i = 0; i < COUNT; i++) {
+                const int64_t col = i % D, row = i / D % LEN, head = i / D / LEN;
+                const float before = normal[i];
+                const float after =
+                    got[head / HEADS * x.stride_batch + head % HEADS * x.stride_head + row * x.stride_row + col];
+                float factor = 1;
+                if (t <= FILL_V && kinds[k].is_stretched[t - FILL_Q])
+                    factor = k == 1            ? (col == 7 || col == 39 ? 20.0f : 1.0f)
+                             : k == 2          ? (float)((49.0 + 7 * (double)row) / 49)
+                             : after == before ? 1.0f
+                                               : sqrtf(101);
+                outliers += k == 0 && factor > 1;
+                assert_true(after == factor * before);
+            }
+            if (k == 0) /* 66 of 65536 of 8000 are 8 */
+                assert_true(t > FILL_V ? outliers == 0 : outliers >= 1 && outliers <= 20);
+        }
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < 1000000; i++)
+        count += fill_stretch_factor(FILL_STRETCH_OUTLIERS, 3, FILL_K, i, 0, 1, 0) > 1;
+    assert_true(count > 900 && count < 1120); /* 1007 and four deviations */
+    assert_true(fill_stretch_factor(FILL_STRETCH_ROWS, 1, FILL_K, 0, 99, 100, 0) == 8.0f);
+    assert_true(fill_stretch_factor(FILL_STRETCH_ROWS, 1, FILL_K, 0, 0, 1, 0) == 1.0f); /* a single key */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_have_the_deviation),
         cmocka_unit_test(ramps_are_in_the_first_columns),
+        cmocka_unit_test(stretched_inputs),
         cmocka_unit_test(normal_table_has_these_bits_everywhere),
         cmocka_unit_test(normal_table_inverts_the_distribution),
         cmocka_unit_test(distributions_and_gains),

@@ -22,15 +22,18 @@ static bool is_limited(struct plan_item item) { return naive_limits(&item, ATTN_
 static void steep_logits(void **state)
 {
     (void)state;
-    const enum fill_dist steep[] = {FILL_SHARP, FILL_HUGE, FILL_RISING, FILL_FALLING};
+    const enum fill_dist steep[] = {FILL_SHARP,    FILL_HUGE,     FILL_RISING, FILL_FALLING,
+                                    FILL_OUTLIERS, FILL_CHANNELS, FILL_DRIFT};
+    bool is_steep[FILL_DISTS] = {false};
     for (size_t i = 0; i < sizeof steep / sizeof steep[0]; i++) {
+        is_steep[steep[i]] = true;
         assert_true(is_limited(item_of(ATTN_BF16, steep[i], 0)));
         assert_true(is_limited(item_of(ATTN_FP16, steep[i], 0)));
         assert_false(is_limited(item_of(ATTN_FP32, steep[i], 0)));
     }
     assert_false(is_limited(item_of(ATTN_FP16, FILL_SHARP, 2)));
     for (int dist = 0; dist < FILL_DISTS; dist++)
-        if (dist != FILL_SHARP && dist != FILL_HUGE && dist != FILL_RISING && dist != FILL_FALLING) {
+        if (!is_steep[dist]) {
             assert_false(is_limited(item_of(ATTN_BF16, (enum fill_dist)dist, 0)));
             assert_false(is_limited(item_of(ATTN_FP16, (enum fill_dist)dist, 0)));
         }
@@ -102,9 +105,25 @@ static void peaks(void **state)
     assert_false(is_limited(item));
 }
 
+/* Of outliers in 8 bits that the program draws, and of nothing else. */
+static void one_term_of_outliers(void **state)
+{
+    (void)state;
+    struct plan_item item = item_of(ATTN_E4M3, FILL_OUTLIERS, 0);
+    assert_true(limits_one_term(&item) == 0x1p-4);
+    item.problem.dtype = ATTN_E5M2;
+    assert_true(limits_one_term(&item) == 0x1p-3);
+    item.folder = "the user's";
+    assert_true(limits_one_term(&item) == 0);
+    item = item_of(ATTN_BF16, FILL_OUTLIERS, 0);
+    assert_true(limits_one_term(&item) == 0);
+    item = item_of(ATTN_E4M3, FILL_CHANNELS, 0);
+    assert_true(limits_one_term(&item) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steep_logits), cmocka_unit_test(deviation_of_logits),
-                                       cmocka_unit_test(peaks)};
+                                       cmocka_unit_test(peaks), cmocka_unit_test(one_term_of_outliers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
