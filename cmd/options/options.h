@@ -81,11 +81,12 @@ struct options {
     struct real_list logit_means;        /* not given: 0 */
     uint64_t seed;
     enum device_choice device;
-    int device_ordinal;              /* with DEVICE_CUDA; of several devices the first */
-    struct int_list device_ordinals; /* several devices in this order; empty = one device, or all */
-    bool all_devices;                /* every CUDA device that this process may use */
-    bool one_by_one;                 /* several devices in turn, not together */
-    double max_board_spread_pct;     /* NaN = no board is named for its speed */
+    int device_ordinal;               /* with DEVICE_CUDA; of several devices the first */
+    struct int_list device_ordinals;  /* several devices in this order; empty = one device, or all */
+    bool all_devices;                 /* every CUDA device that this process may use */
+    bool one_by_one;                  /* several devices in turn, not together */
+    double max_board_spread_pct;      /* NaN = no board is named for its speed beside the others */
+    struct name_list board_baselines; /* earlier records of the boards, and folders of them */
     enum check_scope check;
     double atol, rtol;             /* NaN = not given */
     int64_t random_count;          /* verify: random problems instead of the hard shapes; 0 = not given */

@@ -533,8 +533,11 @@ static bool check_boards(const struct parse *p)
                               needs_one);
     if (!options_has_boards(o) && o->one_by_one)
         return options_refuse("--one-by-one", NULL, "is for several devices: --device all, or cuda:0,cuda:1");
-    if (!options_has_boards(o) && !isnan(o->max_board_spread_pct))
-        return options_refuse("--max-board-spread", typed(p, "--max-board-spread"),
+    const char *const of_several = !isnan(o->max_board_spread_pct) ? "--max-board-spread"
+                                   : o->board_baselines.count      ? "--board-baseline"
+                                                                   : NULL;
+    if (!options_has_boards(o) && of_several)
+        return options_refuse(of_several, typed(p, of_several),
                               "is for several devices: --device all, or cuda:0,cuda:1");
     return true;
 }

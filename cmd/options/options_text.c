@@ -35,7 +35,7 @@ const struct named_text option_presets[] = {
              "smaller problems on a CPU"},
     {"node",
      "a node in less than a minute: lengths 4k and 16k in bf16, causal, short measuring times; for --device all "
-     "with --max-board-spread"},
+     "with --board-baseline or --max-board-spread"},
     {NULL, NULL}};
 
 /* --shape is num_attention_heads x num_key_value_heads of config.json; a window of w keys is w - 1 to the left of the

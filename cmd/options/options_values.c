@@ -417,10 +417,11 @@ void options_for_device(const struct options *all, int ordinal, struct options *
     one->device_ordinals = (struct int_list){NULL, 0};
     one->all_devices = one->one_by_one = false;
     one->max_board_spread_pct = NAN;
-    one->given = (struct name_list){0};
+    one->board_baselines = one->given = (struct name_list){0};
     for (int i = 0; i + 1 < all->given.count; i += 2) {
         const char *const name = all->given.names[i];
-        if (strcmp(name, "--one-by-one") == 0 || strcmp(name, "--max-board-spread") == 0)
+        if (strcmp(name, "--one-by-one") == 0 || strcmp(name, "--max-board-spread") == 0 ||
+            strcmp(name, "--board-baseline") == 0)
             continue;
         name_list_add(&one->given, name);
         if (strcmp(name, "--device") == 0)

@@ -48,24 +48,42 @@ void board_case_of(const struct record_row *row, struct board_case *c)
 
 /* ---- deviations ---- */
 
-int board_deviations(const double *distances_pct, int count, double *deviations)
+/* 1.4826 x the median of the absolute deviations of `known` values from their median; leaves these in `values`. */
+static double robust_deviation(double *values, int known, double *middle)
 {
-    double *values = xcalloc((unsigned long)count + 1, sizeof *values);
+    *middle = stats_median(values, known);
+    for (int i = 0; i < known; i++)
+        values[i] = fabs(values[i] - *middle);
+    return 1.4826 * stats_median(values, known);
+}
+
+static int known_of(const double *distances_pct, int count, double *values)
+{
     int known = 0;
     for (int i = 0; i < count; i++)
         if (isfinite(distances_pct[i]))
             values[known++] = distances_pct[i];
-    const int all = known;
-    const double middle = stats_median(values, known);
-    known = 0;
+    return known;
+}
+
+int board_deviations(const double *distances_pct, int count, double *deviations)
+{
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values), middle;
+    const int known = known_of(distances_pct, count, values);
+    const double deviation = robust_deviation(values, known, &middle);
     for (int i = 0; i < count; i++)
-        if (isfinite(distances_pct[i]))
-            values[known++] = fabs(distances_pct[i] - middle);
-    const double deviation = 1.4826 * stats_median(values, known);
-    for (int i = 0; i < count; i++)
-        deviations[i] = all >= BOARDS_FEWEST && deviation > 0 ? (distances_pct[i] - middle) / deviation : NAN;
+        deviations[i] = known >= BOARDS_FEWEST && deviation > 0 ? (distances_pct[i] - middle) / deviation : NAN;
     free(values);
-    return all;
+    return known;
+}
+
+double board_spread_pct(const double *distances_pct, int count)
+{
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values), middle;
+    const int known = known_of(distances_pct, count, values);
+    const double deviation = robust_deviation(values, known, &middle);
+    free(values);
+    return known >= BOARDS_FEWEST ? deviation : NAN;
 }
 
 const double board_least_loss_pct = 1;
@@ -109,7 +127,7 @@ static double median_of_others(const struct board_figures *const *figures, int c
 }
 
 void board_explain(const struct board_figures *const *figures, int count, int at, const struct board_health *health,
-                   struct text *line)
+                   const char *others, struct text *line)
 {
     const struct board_figures *f = figures[at];
     const double clock_mhz = median_of_others(figures, count, at, offsetof(struct board_figures, sm_clock_mhz));
@@ -119,11 +137,11 @@ void board_explain(const struct board_figures *const *figures, int count, int at
     if (f->throttled_pct > 1)
         text_join(&found, ", ", "thermal or brake %.0f %% of the time", f->throttled_pct);
     if (f->power_capped_pct > capped_pct + 10)
-        text_join(&found, ", ", "power cap %.0f %% of the time, others %.0f %%", f->power_capped_pct, capped_pct);
+        text_join(&found, ", ", "power cap %.0f %% of the time, %s %.0f %%", f->power_capped_pct, others, capped_pct);
     if (f->sm_clock_mhz < 0.99 * clock_mhz)
-        text_join(&found, ", ", "clock %.0f MHz, others %.0f MHz", f->sm_clock_mhz, clock_mhz);
+        text_join(&found, ", ", "clock %.0f MHz, %s %.0f MHz", f->sm_clock_mhz, others, clock_mhz);
     if (f->temp_c > temp_c + 8)
-        text_join(&found, ", ", "%.0f C, others %.0f C", f->temp_c, temp_c);
+        text_join(&found, ", ", "%.0f C, %s %.0f C", f->temp_c, others, temp_c);
     if (health->ecc_uncorrected > 0)
         text_join(&found, ", ", "%lld uncorrected ECC errors", (long long)health->ecc_uncorrected);
     if (health->pcie_width >= 0 && health->pcie_width < health->pcie_width_max)

@@ -52,6 +52,8 @@ void board_figures_of(const struct board_cases *boards, int count, struct board_
  * do not differ. Returns how many have one. */
 enum { BOARDS_FEWEST = 8 };
 int board_deviations(const double *distances_pct, int count, double *deviations);
+/* That standard deviation; NaN where fewer than BOARDS_FEWEST have a distance. */
+double board_spread_pct(const double *distances_pct, int count);
 
 /* A board of n with a distance is named where its deviation is below -board_deviation_limit(n) and it is slower by more
  * than board_least_loss_pct: in fewer than 1 of 1,000 healthy fleets, whose boards differ as a normal distribution
@@ -68,8 +70,8 @@ struct board_health {
 struct board_health board_health_of(const json_t *header);
 
 /* In what the telemetry of the board figures[at] differs from that of the others of its model, with commas: it is no
- * proof of a cause. figures: of `count` boards of one model. */
+ * proof of a cause. figures: of `count` boards of one model. others: what they are called. */
 void board_explain(const struct board_figures *const *figures, int count, int at, const struct board_health *,
-                   struct text *);
+                   const char *others, struct text *);
 
 #endif

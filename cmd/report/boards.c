@@ -92,7 +92,7 @@ static void explain(const struct fleet *f, const struct fleet_board *b, struct t
             at = count;
         figures[count++] = &f->boards[i].figures;
     }
-    board_explain(figures, count, at, &b->health, line);
+    board_explain(figures, count, at, &b->health, "others", line);
     free(figures);
 }
 

@@ -1,20 +1,15 @@
 /* From record files and folders to boards. Of each row only what is compared is kept. */
 #include "cmd/report/boards.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
-
-/* Folders in folders are read to this depth. */
-enum { DEPTH_MAX = 4 };
+#include "cmd/record/record_folder.h"
 
 static const char *text_at(const json_t *header, const char *path)
 {
@@ -76,8 +71,9 @@ static void take_row(struct fleet *f, const char *host, const struct record_row 
 }
 
 /* A record without the host's name, as a published one, is of a host that is named after the file. */
-static bool read_file(struct fleet *f, const char *path)
+static bool read_file(void *context, const char *path)
 {
+    struct fleet *f = context;
     struct record_file file = {0};
     struct attn_message why = {""};
     if (!record_read(path, &file, &why)) {
@@ -102,44 +98,6 @@ static bool read_file(struct fleet *f, const char *path)
     return true;
 }
 
-static bool is_record_name(const char *name)
-{
-    const size_t length = strlen(name);
-    return length > 6 && strcmp(name + length - 6, ".jsonl") == 0;
-}
-
-static int by_name(const void *left, const void *right) { return strcmp(*(char *const *)left, *(char *const *)right); }
-
-/* False where a record below it cannot be read, a link to nothing too. In the order of the names, so that the page does
- * not depend on the file system. */
-static bool read_folder(struct fleet *f, const char *path, int depth)
-{
-    struct name_list names = {0};
-    DIR *folder = opendir(path);
-    bool is_good = folder != NULL;
-    if (!folder) {
-        log_error("%s: %s", path_shown(path).text, strerror(errno));
-        name_list_add(&f->unread, path);
-        return false;
-    }
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.')
-            name_list_print(&names, "%s/%s", path, entry->d_name);
-    closedir(folder);
-    if (names.count > 1)
-        qsort(names.names, (size_t)names.count, sizeof *names.names, by_name);
-    for (int i = 0; i < names.count; i++) {
-        struct stat status;
-        const bool is_there = stat(names.names[i], &status) == 0;
-        if (is_there && S_ISDIR(status.st_mode) && depth < DEPTH_MAX)
-            is_good = read_folder(f, names.names[i], depth + 1) && is_good;
-        else if ((!is_there || S_ISREG(status.st_mode)) && is_record_name(names.names[i]))
-            is_good = read_file(f, names.names[i]) && is_good;
-    }
-    name_list_free(&names);
-    return is_good;
-}
-
 static int by_host(const void *left, const void *right)
 {
     const struct fleet_board *a = left, *b = right;
@@ -150,11 +108,8 @@ static int by_host(const void *left, const void *right)
 int fleet_read(const struct options *o, struct fleet *f)
 {
     bool is_good = true;
-    for (int i = 0; i < o->files.count; i++) {
-        struct stat status;
-        const bool is_folder = stat(o->files.names[i], &status) == 0 && S_ISDIR(status.st_mode);
-        is_good = (is_folder ? read_folder(f, o->files.names[i], 0) : read_file(f, o->files.names[i])) && is_good;
-    }
+    for (int i = 0; i < o->files.count; i++)
+        is_good = record_folder_each(o->files.names[i], read_file, f, &f->unread) && is_good;
     if (f->count > 1)
         qsort(f->boards, (size_t)f->count, sizeof *f->boards, by_host);
     for (int i = 0; i < f->count; i++)

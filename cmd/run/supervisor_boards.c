@@ -142,6 +142,7 @@ static void free_boards(struct boards *b)
         options_free_one(&board->options);
     }
     free(b->boards);
+    board_records_free(b->records);
 }
 
 /* ---- the process of one device ---- */
@@ -381,11 +382,18 @@ static void run_round(struct boards *b, int round)
 /* Boards that look slow are measured again, with all others as before, and named where they are slow again. */
 static void check_spread(struct boards *b)
 {
-    if (isnan(b->options->max_board_spread_pct) || !boards_find_slow(b, 0))
+    bool is_named = false;
+    if (isnan(b->options->max_board_spread_pct) && !b->records)
         return;
-    run_round(b, 1);
-    if (b->exit_code != EXIT_INTERRUPTED && b->exit_code != EXIT_IO && boards_find_slow(b, 1))
+    if (boards_find_slow(b, 0)) {
+        run_round(b, 1);
+        is_named = b->exit_code != EXIT_INTERRUPTED && b->exit_code != EXIT_IO && boards_find_slow(b, 1);
+    }
+    const bool lacks_records = boards_lack_records(b);
+    if (is_named)
         b->exit_code = worse_code(b->exit_code, EXIT_REGRESSION);
+    else if (lacks_records)
+        b->exit_code = worse_code(b->exit_code, EXIT_NOT_COMPARABLE);
 }
 
 int supervisor_run_boards(const struct options *options)
@@ -397,6 +405,8 @@ int supervisor_run_boards(const struct options *options)
         return EXIT_IO;
     }
     supervisor_run_id(b.run_id, sizeof b.run_id);
+    if (options->board_baselines.count && (b.records = board_records_read(&options->board_baselines)) == NULL)
+        return EXIT_NOT_COMPARABLE;
     int code = choose_boards(options, &b);
     if (code == EXIT_OK) {
         run_round(&b, 0);

@@ -10,7 +10,7 @@
 
 #include "cmd/base/process.h"
 #include "cmd/device/backend.h"
-#include "cmd/record/board_figures.h"
+#include "cmd/record/board_past.h"
 #include "cmd/run/outputs.h"
 
 /* A board is measured again where it looks slow. */
@@ -27,16 +27,19 @@ struct board_run {
     json_t *header; /* of its first round; NULL where there is none */
     struct record_row *rows[BOARD_ROUNDS];
     int counts[BOARD_ROUNDS];
-    int exit_code; /* the worse of its processes' */
-    bool is_slow, is_named;
+    int exit_code;                        /* the worse of its processes' */
+    struct board_past past[BOARD_ROUNDS]; /* with --board-baseline */
+    unsigned slow, named; /* slower than these in the first round; and when measured again: bits of enum slower_than */
 };
+enum slower_than { SLOWER_THAN_OTHERS = 1, SLOWER_THAN_BEFORE = 2 };
 
 struct boards {
     const struct options *options;
     char run_id[40];
     struct board_run *boards;
-    int count, round;            /* round: 0, or 1 = measured again */
-    struct run_outputs *outputs; /* NULL until the first header */
+    int count, round;              /* round: 0, or 1 = measured again */
+    struct run_outputs *outputs;   /* NULL until the first header */
+    struct board_records *records; /* of --board-baseline; NULL = not given */
     int exit_code;
     double started_ms;
 };
@@ -44,9 +47,12 @@ struct boards {
 /* The figures of a round; `count` of them, the caller frees them. */
 struct board_figures *boards_figures(const struct boards *, int round);
 
-/* Marks boards that are slower than the others by more than --max-board-spread in the round. True where there is one.
- */
+/* Marks boards that are slower in the round than the others by more than --max-board-spread, or than before. True where
+ * there is one. */
 bool boards_find_slow(struct boards *, int round);
+
+/* True where a board with rows has nothing in --board-baseline to be compared with. */
+bool boards_lack_records(const struct boards *);
 
 /* The summary by board to the terminal, and its object {"type":"boards"} into the record. EXIT_OK, or EXIT_IO. */
 int boards_report(const struct boards *);

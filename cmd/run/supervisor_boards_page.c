@@ -12,24 +12,42 @@
 #include "cmd/run/supervisor_boards.h"
 #include "cmd/table/table.h"
 
+/* What is compared of a round of a board; the caller frees its cases. */
+static struct board_cases cases_of(const struct board_run *board, int round)
+{
+    const int count = board->counts[round];
+    struct board_case *cases = xcalloc((unsigned long)count + 1, sizeof *cases);
+    for (int k = 0; k < count; k++)
+        board_case_of(&board->rows[round][k], &cases[k]);
+    return (struct board_cases){board->device.name, cases, count};
+}
+
+static void free_cases(struct board_cases *c) { free((void *)c->cases); }
+
 struct board_figures *boards_figures(const struct boards *b, int round)
 {
     struct board_figures *figures = xcalloc((unsigned long)b->count, sizeof *figures);
     struct board_cases *boards = xcalloc((unsigned long)b->count, sizeof *boards);
-    struct board_case **cases = xcalloc((unsigned long)b->count, sizeof *cases);
-    for (int i = 0; i < b->count; i++) {
-        const int count = b->boards[i].counts[round];
-        cases[i] = xcalloc((unsigned long)count + 1, sizeof **cases);
-        for (int k = 0; k < count; k++)
-            board_case_of(&b->boards[i].rows[round][k], &cases[i][k]);
-        boards[i] = (struct board_cases){b->boards[i].device.name, cases[i], count};
-    }
+    for (int i = 0; i < b->count; i++)
+        boards[i] = cases_of(&b->boards[i], round);
     board_figures_of(boards, b->count, figures);
     for (int i = 0; i < b->count; i++)
-        free(cases[i]);
-    free(cases);
+        free_cases(&boards[i]);
     free(boards);
     return figures;
+}
+
+/* Against the records of --board-baseline. */
+static bool is_behind(const struct boards *b, struct board_run *board, int round)
+{
+    const double spread_pct = b->options->max_board_spread_pct;
+    struct board_past *past = &board->past[round];
+    if (!b->records || !board->header)
+        return false;
+    struct board_cases now = cases_of(board, round);
+    board_past_of(b->records, board->header, &now, isnan(spread_pct) ? board_least_loss_pct : spread_pct, past);
+    free_cases(&now);
+    return past->of != PAST_NONE && past->distance_pct < -past->limit_pct;
 }
 
 bool boards_find_slow(struct boards *b, int round)
@@ -38,18 +56,37 @@ bool boards_find_slow(struct boards *b, int round)
     bool has_slow = false;
     for (int i = 0; i < b->count; i++) {
         struct board_run *const board = &b->boards[i];
-        const bool is_slow = figures[i].distance_pct < -b->options->max_board_spread_pct; /* false for NaN */
-        if (is_slow && round == 0)
-            log_note("%s %s: %.1f %% slower than the median of the others: all are measured again", board->name,
-                     board->device.pci_bus_id, -figures[i].distance_pct);
+        unsigned slow = 0;
+        if (figures[i].distance_pct < -b->options->max_board_spread_pct) /* false for NaN */
+            slow |= SLOWER_THAN_OTHERS;
+        if (is_behind(b, board, round))
+            slow |= SLOWER_THAN_BEFORE;
+        if (slow && round == 0)
+            log_note("%s %s: %.1f %% slower than %s: all are measured again", board->name, board->device.pci_bus_id,
+                     slow & SLOWER_THAN_OTHERS ? -figures[i].distance_pct : -board->past[0].distance_pct,
+                     slow & SLOWER_THAN_OTHERS ? "the median of the others" : "the records");
         if (round == 0)
-            board->is_slow = is_slow;
+            board->slow = slow;
         else
-            board->is_named = board->is_slow && is_slow;
-        has_slow |= round == 0 ? board->is_slow : board->is_named;
+            board->named = board->slow & slow;
+        has_slow |= (round == 0 ? board->slow : board->named) != 0;
     }
     free(figures);
     return has_slow;
+}
+
+bool boards_lack_records(const struct boards *b)
+{
+    bool has = false;
+    for (int i = 0; i < b->count && b->records; i++) {
+        const struct board_run *board = &b->boards[i];
+        if (!board->counts[0] || board->past[0].of != PAST_NONE)
+            continue;
+        log_warn("%s %s: cannot be compared with earlier records: %s", board->name, board->device.pci_bus_id,
+                 board->past[0].why);
+        has = true;
+    }
+    return has;
 }
 
 /* The `board` of its rows. */
@@ -63,7 +100,7 @@ static json_t *board_object(const struct board_run *board, const struct board_fi
     json_t *object = record_must(json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:i}", "name", board->name, "pci",
                                            board->device.pci_bus_id, "board", board_of(board), "device",
                                            board->device.name, "rows", f->rows, "failed", f->failed, "compared",
-                                           f->shared, "slow", (int)board->is_named, "exit", board->exit_code));
+                                           f->shared, "slow", (int)(board->named != 0), "exit", board->exit_code));
     record_put_real(object, "distance_pct", f->distance_pct);
     record_put_real(object, "distance_again_pct", again ? again->distance_pct : NAN);
     record_put_real(object, "tflops", f->tflops);
@@ -76,11 +113,32 @@ static json_t *board_object(const struct board_run *board, const struct board_fi
     return object;
 }
 
+/* NULL where it was not compared. */
+static json_t *past_object(const struct boards *b, const struct board_past *past)
+{
+    if (past[0].of == PAST_NONE)
+        return NULL;
+    json_t *object = record_must(
+        json_pack("{s:s, s:i}", "than", past[0].of == PAST_BOARD ? "board" : "fleet", "runs", past[0].runs));
+    record_put_real(object, "distance_pct", past[0].distance_pct);
+    record_put_real(object, "distance_again_pct", b->round > 0 ? past[1].distance_pct : NAN);
+    record_put_real(object, "limit_pct", past[0].limit_pct);
+    record_put_real(object, "least_loss_pct", past[0].least_loss_pct);
+    record_put_real(object, "repeatability_pct", past[0].repeatability_pct);
+    record_put_real(object, "spread_pct", past[0].of == PAST_FLEET ? past[0].spread_pct : NAN);
+    return object;
+}
+
 static int note_boards(const struct boards *b, const struct board_figures *first, const struct board_figures *again)
 {
     json_t *list = json_array();
-    for (int i = 0; i < b->count; i++)
-        json_array_append_new(list, board_object(&b->boards[i], &first[i], again ? &again[i] : NULL));
+    for (int i = 0; i < b->count; i++) {
+        json_t *object = board_object(&b->boards[i], &first[i], again ? &again[i] : NULL);
+        json_t *past = past_object(b, b->boards[i].past);
+        if (past)
+            json_object_set_new(object, "before", past);
+        json_array_append_new(list, object);
+    }
     json_t *note = record_must(json_pack("{s:s, s:s, s:b, s:o}", "type", "boards", "run_id", b->run_id, "one_by_one",
                                          (int)b->options->one_by_one, "boards", list));
     record_put_real(note, "max_board_spread_pct", b->options->max_board_spread_pct);
@@ -120,9 +178,30 @@ static void print_board(FILE *page, const struct board_run *board, const struct 
         add_figure(&line, 4, 0, "", f->temp_c);
         add_figure(&line, 5, 0, "", f->power_w);
     }
-    if (board->is_named)
+    if (board->named)
         text_add(&line, "  SLOW");
     fprintf(page, "%s\n", text_string(&line));
+    text_free(&line);
+}
+
+/* A sentence about a board and its records. */
+static void print_past(FILE *page, int width, const struct board_run *board)
+{
+    const struct board_past *past = board->past;
+    struct text line = {0};
+    if (past[0].of == PAST_NONE)
+        return;
+    text_add(&line, "%s %s: %+.2f %% ", board->name, board->device.pci_bus_id, past[0].distance_pct);
+    if (isfinite(past[1].distance_pct) && past[1].of != PAST_NONE)
+        text_add(&line, "and %+.2f %% ", past[1].distance_pct);
+    text_add(&line, past[0].of == PAST_BOARD ? "beside %d earlier run%s of its own" : "beside %d board%s of its model",
+             past[0].runs, past[0].runs == 1 ? "" : "s");
+    text_add(&line, "; slow beyond -%.2f %%, twice; a loss of %.2f %% is found in 95 of 100 (repeatability %.2f %%",
+             past[0].limit_pct, past[0].least_loss_pct, past[0].repeatability_pct);
+    if (past[0].of == PAST_FLEET)
+        text_add(&line, ", spread between boards %.2f %%", past[0].spread_pct);
+    text_add(&line, ")");
+    wrap_words(page, width, 0, 2, text_string(&line));
     text_free(&line);
 }
 
@@ -144,6 +223,8 @@ static void print_boards(const struct boards *b, FILE *page, int width, const st
              b->options->one_by_one ? "one by one" : "together");
     if (!is_verify)
         wrap_words(page, width < 110 ? width : 110, 0, 2, sentence);
+    for (int i = 0; i < b->count && b->records; i++)
+        print_past(page, width < 110 ? width : 110, &b->boards[i]);
 }
 
 static void explain(const struct boards *b, int at, const struct board_figures *figures, struct text *cause)
@@ -158,7 +239,7 @@ static void explain(const struct boards *b, int at, const struct board_figures *
             here = count;
         of_model[count++] = &figures[i];
     }
-    board_explain(of_model, count, here, &health, cause);
+    board_explain(of_model, count, here, &health, "others", cause);
 }
 
 /* Says that a board is slow, and why it may be. */
@@ -179,6 +260,20 @@ static void name_slow(const struct boards *b, int at, const struct board_figures
     text_free(&cause);
 }
 
+/* The same, of a board that is slower than its records. */
+static void name_behind(const struct boards *b, int at)
+{
+    const struct board_run *board = &b->boards[at];
+    const struct board_past *first = &board->past[0], *again = &board->past[1];
+    const char *than = first->of == PAST_BOARD ? "its earlier runs" : "the boards of its model";
+    char measured[80], limit[80];
+    log_error("%s %s: %.1f %% slower than %s, %.1f %% when measured again (limit %.2f %%); %s", board->name,
+              board->device.pci_bus_id, -first->distance_pct, than, -again->distance_pct, first->limit_pct, again->why);
+    snprintf(measured, sizeof measured, "speed %.1f %% of %s", 100 + again->distance_pct, than);
+    snprintf(limit, sizeof limit, "%.2f %%", 100 - first->limit_pct);
+    node_verdict_add(&(struct node_finding){board->device.pci_bus_id, measured, "100 %", limit, again->why});
+}
+
 int boards_report(const struct boards *b)
 {
     int width;
@@ -186,9 +281,12 @@ int boards_report(const struct boards *b)
     struct board_figures *first = boards_figures(b, 0), *again = b->round > 0 ? boards_figures(b, 1) : NULL;
     if (page)
         print_boards(b, page, width, first, again);
-    for (int i = 0; i < b->count; i++)
-        if (b->boards[i].is_named)
+    for (int i = 0; i < b->count; i++) {
+        if (b->boards[i].named & SLOWER_THAN_OTHERS)
             name_slow(b, i, first, again);
+        if (b->boards[i].named & SLOWER_THAN_BEFORE)
+            name_behind(b, i);
+    }
     const int status = note_boards(b, first, again);
     free(first);
     free(again);

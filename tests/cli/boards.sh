@@ -83,6 +83,50 @@ expect_stderr 'cuda:1 0000:20:00.0: 8\.[0-9] % slower .*: all are measured again
 expect "again" test "$(count '"type": ?"again"' a.jsonl)" -eq 6
 expect_stdout '^PASS: 6 of 6 rows'
 
+# Against records: the board's own earlier runs. One run: the limit is 3.5 x 0.5 % x the root of 2.
+mkdir records
+boards ok,ok --jsonl records/1.jsonl
+boards ok,slow=3 --jsonl a.jsonl --board-baseline records --verdict v.json
+expect_code 3
+expect_stdout '^cuda:1 0000:20:00\.0: -2\.9[0-9] % and -2\.9[0-9] % beside 1 earlier run of its own; slow beyond -2\.4'
+expect_stdout 'of 3\.85 % is found in 95 of 100 .repeatability 0\.50 %.$'
+expect_stderr 'cuda:1 0000:20:00.0: 2\.9 % slower than its earlier runs, 2\.9 % when .* .limit 2\.47 %.; clock 1'
+expect "the slow one alone" test "$(note slow 1) $(note slow 2)" = "false true"
+expect "its record" grep -q '"slow":true.*"before":{"than":"board","runs":1,.*"limit_pct":2\.47' v.json
+boards ok,slow=2 --board-baseline records
+expect_code 0
+# More runs, and a smaller loss is found; what cannot be read is left out, in words.
+boards ok,ok --jsonl records/2.jsonl
+boards ok,ok --jsonl records/3.jsonl
+echo '{"type":"header","schema":99}' >records/other.jsonl
+boards ok,slow=2 --board-baseline records
+expect_code 3
+expect_stderr 'warning: records/other.jsonl: .*schema.*: left out'
+boards ok,slow=2 --board-baseline records --max-board-spread 4%
+expect_code 0
+# A board without a record of its own: the fleet's, of eight boards of its model or more.
+boards ok,slow=2,ok --board-baseline records # a board that is named comes before one that is not compared
+expect_code 3
+boards ok,ok,ok --board-baseline records
+expect_code 5
+expect_stderr 'cuda:2 0000:30:00.0: cannot be compared .*: no record of .* there are 2 boards .it needs 8'
+FABENCH_HOST=other boards ok,ok,ok,ok,ok,ok,ok,ok --jsonl fleet.jsonl
+FABENCH_HOST=new boards ok,slow=9 --board-baseline fleet.jsonl
+expect_code 3
+expect_stdout '^cuda:0 0000:10:00\.0: .* beside 8 boards of its model; '
+expect_stderr 'cuda:1 0000:20:00.0: 8\.[0-9] % slower than the boards of its model, '
+# Of another build, no record at all, one board.
+sed -i 's/"commit":"[^"]*"/"commit":"other"/' records/*.jsonl
+boards ok,ok --board-baseline records
+expect_code 5
+expect_stderr "cuda:0 0000:10:00.0: cannot be compared .*: the records' tool.commit is \"other\", here "
+boards ok,ok --board-baseline absent
+expect_code 5
+expect_stderr 'board-baseline: no record was read'
+boards ok --board-baseline fleet.jsonl
+expect_code 0
+refused '--board-baseline fleet.jsonl: is for several devices' --board-baseline fleet.jsonl
+
 # Each board ends its own rows only: one that falls off the bus, one in exclusive use.
 rm -r state && mkdir state
 FAKE_STATE=$tmp/state boards ok,fails=12,ok --jsonl a.jsonl

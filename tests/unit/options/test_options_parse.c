@@ -373,14 +373,16 @@ static void texts(void **state)
     taken("--device cuda:0,cuda:2 --device cuda:1"); /* the last one holds */
     assert_false(options_has_boards(&options));
     assert_int_equal(options.device_ordinal, 1);
-    taken("--device all --max-board-spread 2.5% --seqlen 128");
+    taken("--device all --max-board-spread 2.5% --board-baseline a --board-baseline b --seqlen 128");
     assert_true(options.all_devices);
+    assert_int_equal(options.board_baselines.count, 2);
     assert_true(options.max_board_spread_pct > 2.4 && options.max_board_spread_pct < 2.6);
     struct options one;
     options_for_device(&options, 3, &one);
     assert_false(options_has_boards(&one));
     assert_int_equal(one.device_ordinal, 3);
     assert_true(isnan(one.max_board_spread_pct));
+    assert_int_equal(one.board_baselines.count, 0);
     assert_int_equal(one.given.count, 4);
     assert_string_equal(one.given.names[0], "--device");
     assert_string_equal(one.given.names[1], "cuda:3");

@@ -137,15 +137,15 @@ static void explanation(void **state)
     const struct board_health known = board_health_of(header), none = board_health_of(NULL);
     struct text line = {0};
     (void)state;
-    board_explain(all, 3, 1, &known, &line);
+    board_explain(all, 3, 1, &known, "others", &line);
     assert_string_equal(text_string(&line),
                         "thermal or brake 31 % of the time, power cap 16 % of the time, others 5 %, clock 1400 MHz, "
                         "others 1500 MHz, 69 C, others 60 C, 2 uncorrected ECC errors, PCIe x8 of x16");
     text_clear(&line);
-    board_explain(all, 3, 0, &none, &line);
+    board_explain(all, 3, 0, &none, "others", &line);
     assert_string_equal(text_string(&line), "not in its telemetry");
     text_clear(&line);
-    board_explain(all, 3, 2, &none, &line);
+    board_explain(all, 3, 2, &none, "others", &line);
     assert_string_equal(text_string(&line), "not in its telemetry");
     text_free(&line);
     json_decref(header);

@@ -1,0 +1,49 @@
+/* How a board compares with its own earlier records, or with those of the fleet: made from records alone. */
+#ifndef FABENCH_BOARD_PAST_H
+#define FABENCH_BOARD_PAST_H
+
+#include "cmd/record/board_figures.h"
+
+/* Earlier records. */
+struct board_records;
+
+/* From files, and from folders as record_folder_each reads them. What cannot be read is said and left out; NULL where
+ * nothing is left. */
+struct board_records *board_records_read(const struct name_list *paths);
+/* None; and one run more, whose header says of which board it is. */
+struct board_records *board_records_new(void);
+void board_records_add(struct board_records *, json_t *header, const struct board_case *, int count);
+void board_records_free(struct board_records *);
+
+/* A comparison with the board's own earlier runs (same host, address and UUID); where there is none, with the boards of
+ * its model. Runs count that this program made with the same driver, libraries and policy. */
+struct board_past {
+    enum { PAST_NONE, PAST_BOARD, PAST_FLEET } of;
+    int runs;                 /* PAST_BOARD: earlier runs; PAST_FLEET: boards */
+    double distance_pct;      /* speed now over speed then, the median over the shared cases: -4 = slower */
+    double repeatability_pct; /* standard deviation of this distance from run to run of one board */
+    double spread_pct;        /* PAST_FLEET: robust standard deviation between its boards; else 0 */
+    double limit_pct;         /* named where it is slower by more, twice */
+    double least_loss_pct;    /* a loss of so much is found in more than 95 % */
+    char why[200];            /* PAST_NONE: why; else what differs from then: no proof of a cause */
+};
+
+/* header: of the present run of the board. least_pct: the limit is not lower. */
+void board_past_of(const struct board_records *, const json_t *header, const struct board_cases *now, double least_pct,
+                   struct board_past *);
+
+/* Before any board has two runs, a run of a board is taken to repeat its speed with this standard deviation; it counts
+ * as board_assumed_runs runs beside those that there are. What fresh processes on an H200 repeated was 0.3 to 1.1 % in
+ * single cases (tests/unit/data/spread.csv). */
+extern const double board_assumed_pct;
+enum { BOARD_ASSUMED_RUNS = 2 };
+
+/* The limit and the least loss, from repeatability, spread and the runs of PAST_BOARD or the boards of PAST_FLEET.
+ * runs_per_board: of PAST_FLEET. */
+void board_past_limit(struct board_past *, double runs_per_board, double least_pct);
+
+/* The repeatability from runs of `boards` boards: distances of a run from the median of the other runs of its board,
+ * whose numbers are counts[]. */
+double board_repeatability(const double *distances_pct, const int *counts, int boards);
+
+#endif
