@@ -13,9 +13,9 @@
 
 const double board_assumed_pct = 0.5;
 
-/* A healthy board with one earlier run is slower by 3.5 standard deviations of the difference, twice, in fewer than 1 of
- * 100,000 runs (both differences have the earlier run in common). Where the loss is 1.95 of them more, it is slower twice
- * in 95 of 100. With several earlier runs there is a little in hand. */
+/* A healthy board with one earlier run is slower by 3.5 standard deviations of the difference, twice, in fewer than 1
+ * of 100,000 runs (both differences have the earlier run in common). Where the loss is 1.95 of them more, it is slower
+ * twice in 95 of 100. With several earlier runs there is a little in hand. */
 static const double LIMIT_DEVIATIONS = 3.5, FOUND_DEVIATIONS = 1.95;
 
 /* ---- reading ---- */
