@@ -28,7 +28,7 @@ char *options_deciding(const struct options *o)
 {
     struct text line = {0};
     for (const struct option_def *def = option_table; def < option_table + option_count; def++) {
-        if (def->group == GROUP_OUTPUT || !(def->commands & 1u << o->command))
+        if (def->group == GROUP_OUTPUT || def->group == GROUP_GATES || !(def->commands & 1u << o->command))
             continue;
         for (int i = 0; i + 1 < o->given.count; i += 2)
             if (strcmp(o->given.names[i], def->name) == 0)

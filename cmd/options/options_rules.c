@@ -519,7 +519,6 @@ static bool check_boards(const struct parse *p)
 {
     const struct options *o = p->o;
     const char *const needs_one = o->profile         ? "--profile"
-                                  : o->resume        ? "--resume"
                                   : o->dry_run       ? "--dry-run"
                                   : o->dump_dir      ? "--dump"
                                   : o->outputs_dir   ? "--outputs"

@@ -26,7 +26,7 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
     [GROUP_IMPL] = {"impl", "implementations and device"},
     [GROUP_CHECK] = {"check", "correctness"},
     [GROUP_MEASURE] = {"measure", "timing"},
-    [GROUP_GATES] = {"gates", "comparisons of ab and gate"},
+    [GROUP_GATES] = {"gates", "comparisons of ab, gate and boards"},
     [GROUP_OUTPUT] = {"output", "files and terminal"},
 };
 
@@ -308,11 +308,11 @@ const struct option_def option_table[] = {
      .detail = "Measures the devices of --device all, or of a list, one after the other. Without it they run together: "
                "the load that a host sees."},
     {"--max-board-spread", NULL, KIND_PERCENT, AT(max_board_spread_pct), .min = 0.01, .max = 100, .unit = "P%",
-     .help = "a board slower than the others by more", .is_rare = true, .group = GROUP_IMPL, .commands = FOR_SWEEP,
+     .help = "a board slower than the others by more", .is_rare = true, .group = GROUP_GATES, .commands = FOR_SWEEP,
      .detail = "With several devices: where a board is slower than the median of the others by more than this, all are "
                "measured again; one that is so again is named, and the exit code is 3."},
     {"--board-baseline", NULL, KIND_TEXTS, AT(board_baselines), .unit = "PATH",
-     .help = "earlier records of the boards, or of their fleet", .is_rare = true, .group = GROUP_IMPL,
+     .help = "earlier records of the boards, or of their fleet", .is_rare = true, .group = GROUP_GATES,
      .commands = FOR_SWEEP,
      .detail = "With several devices, or all: a record, or a folder of records named *.jsonl. Each board is compared "
                "with its own earlier runs, where there is none with the boards of its model; one that is slower by "

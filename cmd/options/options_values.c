@@ -416,6 +416,7 @@ void options_for_device(const struct options *all, int ordinal, struct options *
     one->device_ordinal = ordinal;
     one->device_ordinals = (struct int_list){NULL, 0};
     one->all_devices = one->one_by_one = false;
+    one->resume = false;
     one->max_board_spread_pct = NAN;
     one->board_baselines = one->given = (struct name_list){0};
     for (int i = 0; i + 1 < all->given.count; i += 2) {

@@ -254,9 +254,9 @@ int run_outputs_note(struct run_outputs *s, const json_t *object)
     return could_not_write(s->jsonl ? record_write_json(s->jsonl, object) : 0);
 }
 
-int run_outputs_add_header(struct run_outputs *s, const json_t *header)
+int run_outputs_add_header(struct run_outputs *s, const json_t *header, bool is_new)
 {
-    const int status = run_outputs_note(s, header);
+    const int status = is_new ? run_outputs_note(s, header) : EXIT_OK;
     char *line = first_line(s->options, header);
     log_progress_clear();
     if (s->table)
@@ -305,7 +305,10 @@ int run_outputs_add(struct run_outputs *s, const struct record_row *row)
     return show_row(s, row, s->jsonl ? record_write(s->jsonl, row) : 0);
 }
 
-int run_outputs_show(struct run_outputs *s, const struct record_row *row) { return show_row(s, row, 0); }
+int run_outputs_show(struct run_outputs *s, const struct record_row *row)
+{
+    return s->sink ? EXIT_OK : show_row(s, row, 0);
+}
 
 /* The rows of each board as a file of its own: a line of the charts. The rows are those of the file that is split. */
 struct by_board {
@@ -377,8 +380,7 @@ static char *resume_command(const struct run_outputs *s)
     struct name_list words = {0};
     struct text command = {0};
     const bool has_record = o->jsonl_path ? !is_stdout(o->jsonl_path) : s->dir != NULL;
-    if (o->command != COMMAND_SWEEP || !has_record || options_has_boards(o) ||
-        !text_split_shell(o->command_line, &words))
+    if (o->command != COMMAND_SWEEP || !has_record || !text_split_shell(o->command_line, &words))
         return NULL;
     text_add(&command, "%s", program_name());
     for (int i = 1; i < words.count; i++)

@@ -19,8 +19,8 @@ struct run_outputs *run_outputs_open(const struct options *, const json_t *heade
 struct run_outputs *run_outputs_forward(FILE *sink, const json_t *header);
 
 /* The header of another board, whose rows follow in the same outputs; rows of several boards are told apart by `pci`.
- * EXIT_OK, or EXIT_IO after a sentence. */
-int run_outputs_add_header(struct run_outputs *, const json_t *header);
+ * is_new: it is not yet in the record. EXIT_OK, or EXIT_IO after a sentence. */
+int run_outputs_add_header(struct run_outputs *, const json_t *header, bool is_new);
 
 /* An object of another type into the record: no row of table, CSV or charts. It is not passed on. EXIT_OK, or EXIT_IO
  * after a sentence. */
@@ -29,8 +29,8 @@ int run_outputs_note(struct run_outputs *, const json_t *object);
 /* Where the table goes, NULL where there is none, as when the record goes to stdout; and its width. */
 FILE *run_outputs_page(const struct run_outputs *, int *width);
 
-/* Adds a row that the record has already to table, CSV and charts, but not to the record. EXIT_OK, or EXIT_IO after a
- * sentence. */
+/* Adds a row that the record has already to table, CSV and charts, but not to the record; it is not passed on.
+ * EXIT_OK, or EXIT_IO after a sentence. */
 int run_outputs_show(struct run_outputs *, const struct record_row *);
 
 /* Writes one new row to every output; it is in the file when this returns. EXIT_OK, or EXIT_IO after a sentence. */

@@ -68,6 +68,38 @@ void resume_close(struct resume *r)
     memset(r, 0, sizeof *r);
 }
 
+json_t *resume_header_of(const struct resume *r, const char *pci)
+{
+    const size_t later = json_array_size(r->file.later_headers);
+    for (size_t i = 0; i <= later; i++) {
+        json_t *header = i == 0 ? r->file.header : json_array_get(r->file.later_headers, i - 1);
+        const char *of = json_string_value(header_value(header, "device.pci_bus_id"));
+        if (of && !strcmp(of, pci))
+            return header;
+    }
+    return NULL;
+}
+
+bool resume_take_board(struct resume *all, const char *pci, struct resume *one)
+{
+    memset(one, 0, sizeof *one);
+    one->file.header = resume_header_of(all, pci);
+    if (!json_incref(one->file.header))
+        return false;
+    one->file.path = xstrdup(all->file.path);
+    one->file.rows = xcalloc((unsigned long)all->file.count + 1, sizeof *one->file.rows);
+    int left = 0;
+    for (int i = 0; i < all->file.count; i++) {
+        struct record_row *row = &all->file.rows[i];
+        if (!strcmp(row->pci, pci))
+            one->file.rows[one->file.count++] = *row;
+        else
+            all->file.rows[left++] = *row;
+    }
+    all->file.count = left;
+    return true;
+}
+
 bool resume_fits(const struct resume *r, const json_t *header, struct attn_message *why)
 {
     static const char *const paths[] = {"tool.version",

@@ -25,6 +25,13 @@ struct resume {
 int resume_open(struct resume *, const struct options *);
 void resume_close(struct resume *);
 
+/* The header of the board with this address in a record of several; NULL where there is none. */
+json_t *resume_header_of(const struct resume *, const char *pci);
+
+/* What the record says of this board alone: its header and rows, without a writer, for the process of the board. False
+ * where it says nothing. Takes the rows from `all`, which is that process' own. */
+bool resume_take_board(struct resume *all, const char *pci, struct resume *one);
+
 /* True when the new run's header equals the file's in everything that rows depend on; else false with a sentence. */
 bool resume_fits(const struct resume *, const json_t *header, struct attn_message *why);
 

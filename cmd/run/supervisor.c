@@ -296,7 +296,7 @@ static int supervise(struct supervisor *s)
     }
     process_catch_interrupts();
     process_adopt_orphans();
-    const int opened = options->resume ? open_record(s, &resume) : EXIT_OK;
+    const int opened = options->resume && !s->resume ? open_record(s, &resume) : EXIT_OK;
     if (opened != EXIT_OK) {
         free_supervisor(s);
         return opened;
@@ -331,9 +331,9 @@ int supervisor_run(const struct options *options)
     return supervise(&s);
 }
 
-int supervisor_run_board(const struct options *options, const char *run_id, FILE *sink)
+int supervisor_run_board(const struct options *options, const char *run_id, struct resume *resume, FILE *sink)
 {
-    struct supervisor s = {.options = options, .sink = sink};
+    struct supervisor s = {.options = options, .sink = sink, .resume = resume};
     snprintf(s.run_id, sizeof s.run_id, "%s", run_id);
     return supervise(&s);
 }

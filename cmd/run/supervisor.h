@@ -14,8 +14,9 @@ int supervisor_run(const struct options *);
  * and one record. */
 int supervisor_run_boards(const struct options *);
 
-/* One of them: header and rows go to `sink` (cmd/run/outputs.h). */
-int supervisor_run_board(const struct options *, const char *run_id, FILE *sink);
+/* One of them: header and rows go to `sink` (cmd/run/outputs.h). resume: what its record has already, or NULL. */
+struct resume;
+int supervisor_run_board(const struct options *, const char *run_id, struct resume *, FILE *sink);
 
 /* Calls `function` once for each of the devices of the options, in their order, each in a process of its own; the worse
  * of the codes. */

@@ -12,6 +12,7 @@
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 #include "cmd/device/device_lock.h"
 #include "cmd/record/record.h"
 #include "cmd/run/supervisor.h"
@@ -143,12 +144,13 @@ static void free_boards(struct boards *b)
     }
     free(b->boards);
     board_records_free(b->records);
+    resume_close(&b->resume);
 }
 
 /* ---- the process of one device ---- */
 
 struct board_task {
-    const struct boards *all;
+    struct boards *all;
     const struct board_run *board;
 };
 
@@ -177,7 +179,10 @@ static int run_board(void *context, int pipe)
     }
     int code = device_lock(name, process_is_interrupted, &hold);
     if (code == EXIT_OK) {
-        code = supervisor_run_board(&task->board->options, task->all->run_id, sink);
+        struct resume resume;
+        const bool resumes =
+            task->all->round == 0 && resume_take_board(&task->all->resume, task->board->device.pci_bus_id, &resume);
+        code = supervisor_run_board(&task->board->options, task->all->run_id, resumes ? &resume : NULL, sink);
         device_unlock(&hold);
     }
     fclose(sink);
@@ -210,6 +215,40 @@ static void warn_of_others(const struct board_run *board)
                  (long long)others, others == 1 ? "" : "es", others == 1 ? "uses" : "use", others == 1 ? "it" : "them");
 }
 
+static void keep_row(struct boards *b, struct board_run *board, const struct record_row *row)
+{
+    struct record_row **rows = &board->rows[b->round];
+    int *count = &board->counts[b->round];
+    *rows = xrealloc(*rows, (unsigned long)(*count + 1) * sizeof **rows);
+    (*rows)[(*count)++] = *row;
+}
+
+/* The rows that the record has already, to every output but the record. */
+static void show_kept_rows(struct boards *b)
+{
+    char why[128];
+    const struct record_file *file = &b->resume.file;
+    for (int i = 0; i < file->count; i++) {
+        json_t *object = record_row_json(&file->rows[i]);
+        struct record_row copy;
+        memset(&copy, 0, sizeof copy);
+        FABENCH_ASSERT(record_row_parse(object, &copy, why, sizeof why), "%s", why);
+        json_decref(object);
+        check_written(b, run_outputs_show(b->outputs, &file->rows[i]));
+        struct board_run *board = b->boards;
+        while (board < b->boards + b->count && strcmp(board->device.pci_bus_id, copy.pci) != 0)
+            board++;
+        if (board < b->boards + b->count)
+            keep_row(b, board, &copy);
+        else
+            record_row_free(&copy);
+    }
+    if (b->resume.killed.count)
+        log_note("%s: %d row%s whose process was killed %s run again", path_shown(file->path).text,
+                 b->resume.killed.count, b->resume.killed.count == 1 ? "" : "s",
+                 b->resume.killed.count == 1 ? "is" : "are");
+}
+
 /* The header of a board, with the addresses of all boards of the run: one without rows is missing. */
 static void take_header(struct boards *b, struct board_run *board, json_t *header)
 {
@@ -221,11 +260,17 @@ static void take_header(struct boards *b, struct board_run *board, json_t *heade
     json_object_set_new(header, "boards", asked);
     board->header = json_incref(header);
     warn_of_others(board);
+    const bool resumes = b->resume.file.header != NULL;
+    const bool is_new = !resumes || !resume_header_of(&b->resume, board->device.pci_bus_id);
     if (b->outputs) {
-        check_written(b, run_outputs_add_header(b->outputs, header));
+        check_written(b, run_outputs_add_header(b->outputs, header, is_new));
     } else if (b->exit_code != EXIT_IO) {
-        b->outputs = run_outputs_open(b->options, header, NULL);
+        b->outputs = run_outputs_open(b->options, header, resumes ? &b->resume : NULL);
         check_written(b, b->outputs ? EXIT_OK : EXIT_IO);
+        if (b->outputs && resumes && is_new)
+            check_written(b, run_outputs_note(b->outputs, header));
+        if (b->outputs && resumes)
+            show_kept_rows(b);
     }
 }
 
@@ -243,10 +288,7 @@ static void take_row(struct boards *b, struct board_run *board, json_t *object)
         record_row_free(&row);
         return;
     }
-    struct record_row **rows = &board->rows[b->round];
-    int *count = &board->counts[b->round];
-    *rows = xrealloc(*rows, (unsigned long)(*count + 1) * sizeof **rows);
-    (*rows)[(*count)++] = row;
+    keep_row(b, board, &row);
     if (b->round == 0) {
         check_written(b, run_outputs_add(b->outputs, &row));
         return;
@@ -396,6 +438,37 @@ static void check_spread(struct boards *b)
         b->exit_code = worse_code(b->exit_code, EXIT_NOT_COMPARABLE);
 }
 
+/* The record that --resume continues, of the same boards. EXIT_OK, or a code after a sentence. */
+static int open_record(struct boards *b)
+{
+    struct attn_message why = {""};
+    const int code = resume_open(&b->resume, b->options);
+    if (code != EXIT_OK)
+        return code;
+    const json_t *header = b->resume.file.header, *asked = json_object_get(header, "boards");
+    const char *run_id = json_string_value(json_object_get(header, "run_id"));
+    if (!header) {
+        log_note("%s: no header yet; the run begins anew", path_shown(b->resume.file.path).text);
+        resume_close(&b->resume);
+        return EXIT_OK;
+    }
+    snprintf(b->run_id, sizeof b->run_id, "%s", run_id ? run_id : "");
+    if (!asked)
+        snprintf(why.text, sizeof why.text, "is of one device; continue it with its --device");
+    else if (json_array_size(asked) != (size_t)b->count)
+        snprintf(why.text, sizeof why.text, "is of %d devices, here there are %d", (int)json_array_size(asked),
+                 b->count);
+    for (int i = 0; i < b->count && !why.text[0]; i++) {
+        const char *pci = json_string_value(json_array_get(asked, (size_t)i));
+        if (!pci || strcmp(pci, b->boards[i].device.pci_bus_id) != 0)
+            snprintf(why.text, sizeof why.text, "is of other devices: device %d was %s, here it is %s", i,
+                     pci ? pci : "none", b->boards[i].device.pci_bus_id);
+    }
+    if (why.text[0])
+        log_error("--resume: %s %s", path_shown(b->resume.file.path).text, why.text);
+    return why.text[0] ? EXIT_NOT_COMPARABLE : EXIT_OK;
+}
+
 int supervisor_run_boards(const struct options *options)
 {
     struct boards b = {.options = options, .started_ms = clock_ms()};
@@ -408,6 +481,8 @@ int supervisor_run_boards(const struct options *options)
     if (options->board_baselines.count && (b.records = board_records_read(&options->board_baselines)) == NULL)
         return EXIT_NOT_COMPARABLE;
     int code = choose_boards(options, &b);
+    if (code == EXIT_OK && options->resume)
+        code = open_record(&b);
     if (code == EXIT_OK) {
         run_round(&b, 0);
         if (b.outputs && !process_is_interrupted() && b.exit_code != EXIT_IO && b.exit_code != EXIT_INTERRUPTED)

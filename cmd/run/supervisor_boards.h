@@ -12,6 +12,7 @@
 #include "cmd/device/backend.h"
 #include "cmd/record/board_past.h"
 #include "cmd/run/outputs.h"
+#include "cmd/run/resume.h"
 
 /* A board is measured again where it looks slow. */
 enum { BOARD_ROUNDS = 2 };
@@ -40,6 +41,7 @@ struct boards {
     int count, round;              /* round: 0, or 1 = measured again */
     struct run_outputs *outputs;   /* NULL until the first header */
     struct board_records *records; /* of --board-baseline; NULL = not given */
+    struct resume resume;          /* the record that is continued; its header is NULL where there is none */
     int exit_code;
     double started_ms;
 };

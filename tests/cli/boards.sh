@@ -158,6 +158,66 @@ expect_code 0
 expect_stderr 'cuda:0 and cuda:1 report one UUID: they are told apart by their PCI addresses'
 expect "two boards" test "$(rows a.jsonl | grep -oE '"pci": ?"[^"]*"' | sort -u | wc -l)" -eq 2
 
+# --resume: what each board has is kept, the rest is run; a board whose header was lost, too.
+boards ok,ok,ok --seqlen 64,128,192 --out whole
+expect_code 0
+cases() { rows "$1" | sed -E 's/.*"q_len":([0-9]+).*"pci":"([^"]*)".*/\2 \1/' | sort; }
+expect "9 cases" test "$(cases whole/run.jsonl | sort -u | wc -l)" -eq 9
+{ grep '"type":"header"' whole/run.jsonl && rows whole/run.jsonl; } >ordered.jsonl # in this order cuts say the same
+for lines in 1 2 3 5 8 11 12; do
+    rm -rf part && mkdir part
+    head -n "$lines" ordered.jsonl >part/run.jsonl
+    boards ok,ok,ok --seqlen 64,128,192 --out part --resume
+    expect_code 0
+    expect "each case once" test "$(cases part/run.jsonl)" = "$(cases whole/run.jsonl)"
+    expect "the kept lines as they were" cmp -s <(head -n "$lines" ordered.jsonl) <(head -n "$lines" part/run.jsonl)
+    expect "a header of each board" test "$(count '"type": ?"header"' part/run.jsonl)" -eq 3
+    expect "one run" test "$(rows part/run.jsonl | row_value run_id | sort -u | wc -l)" -eq 1
+    expect "a CSV of all" test "$(wc -l <part/run.csv)" -eq 10
+    expect_stdout '^9 of 9 rows checked .full., all pass'
+    expect "a summary of all rows" test "$(grep -cE '^cuda:[0-2] +0000:[123]0:00.0 [0-9a-f]{8} +3 +0 ' out)" -eq 3
+done
+expect_stderr 'cuda:2: .*3 of 3 rows are there; nothing is left to run'
+# Cut off by the time limit; the command that is said goes on.
+rm -rf part
+FAKE_BOARDS=ok,ok,ok
+small --device all --dtype fp32 --seqlen 64,128,192 --out part --max-time-s 0.1 --min-time-ms 400
+run "${small[@]}"
+expect_code 130
+expect_stdout '^next: fabench '
+expect_stdout ' --resume$'
+cp part/run.jsonl before.jsonl
+run "${small[@]/0.1/100}" --resume
+expect_code 0
+expect "each case once" test "$(cases part/run.jsonl)" = "$(cases whole/run.jsonl)"
+expect "its first rows kept" test "$(rows part/run.jsonl | head -n 1)" = "$(rows before.jsonl | head -n 1)"
+# A row whose process was killed is run again; a slow board is named from kept rows, too.
+sed -E '0,/"type":"row"(.*)"status":"ok"/s//"type":"row"\1"status":"error","worker_signal":9/' ordered.jsonl \
+    >part/run.jsonl
+boards ok,ok,ok --seqlen 64,128,192 --out part --resume
+expect_code 0
+expect_stderr 'run.jsonl: 1 row whose process was killed is run again'
+expect "one old row" test "$(count '"type":"old"' part/run.jsonl) $(cases part/run.jsonl | sort -u | wc -l)" = "1 9"
+boards ok,slow=9,ok --seqlen 64,128,192 --jsonl slow.jsonl
+head -n 6 slow.jsonl >cut.jsonl
+boards ok,slow=9,ok --seqlen 64,128,192 --jsonl cut.jsonl --resume --max-board-spread 4%
+expect_code 3
+expect "all rows once" test "$(cases cut.jsonl)" = "$(cases whole/run.jsonl)"
+# Of other devices, of one device.
+boards ok,ok --seqlen 64,128,192 --out part --resume
+expect_code 5
+expect_stderr 'resume: .*run.jsonl is of 3 devices, here there are 2'
+boards ok,ok,ok --device cuda:0,cuda:2,cuda:1 --seqlen 64,128,192 --out part --resume
+expect_code 5
+expect_stderr 'is of other devices: device 1 was 0000:20:00.0, here it is 0000:30:00.0'
+boards ok --device cuda:0 --seqlen 64,128,192 --jsonl single.jsonl
+boards ok --seqlen 64,128,192 --jsonl single.jsonl --resume
+expect_code 5
+expect_stderr 'is of one device'
+boards ok,ok,ok --seqlen 64,128 --out part --resume
+expect_code 5
+expect_stderr 'cuda:[0-2]: .*is of another run'
+
 # verify, info, charts.
 FAKE_BOARDS=ok,ok run verify --device all --preset quick --only fwd-full-d-64-n-1-fp32 --impl naive --out none
 expect_code 0
@@ -206,7 +266,6 @@ refused '--device cuda:0,cpu: must be auto, cpu, all, or cuda:0, cuda:1 and so o
 refused '--device cuda:0,: must be' --device cuda:0,
 refused '--device all: must be one device: selftest takes one' selftest --device all
 refused '--device all: must be one device: gate takes one' gate --floors "$root/README.md" --device all
-refused '--device all: cannot be used with --resume' --device all --resume --out x
 refused '--device cuda:0,cuda:1: cannot be used with --profile' --device cuda:0,cuda:1 --profile --impl naive
 refused '--device all: cannot be used with --dump' --device all --dump "$tmp/d"
 refused '--one-by-one: is for several devices' --one-by-one

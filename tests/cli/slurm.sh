@@ -83,7 +83,7 @@ cat >bin/dying <<END
 if [ "\${FABENCH_HOST:-}" != node3 ] || [ "\${1:-}" = report ]; then exec "$fabench" "\$@"; fi
 "$fabench" "\$@" >/dev/null 2>&1
 # As the record was after its first row.
-head -n 2 "$tmp/records/node3-cpu.jsonl" >"$tmp/cut" && cat "$tmp/cut" >"$tmp/records/node3-cpu.jsonl"
+head -n 2 "$tmp/records/node3.jsonl" >"$tmp/cut" && cat "$tmp/cut" >"$tmp/records/node3.jsonl"
 kill -9 "\$(cat "$tmp/node3.daemon")"
 kill -9 \$\$
 END
@@ -94,9 +94,9 @@ expect "the lost node by name" grep -q 'node3' out
 expect_stdout 'node3 cpu: 1 of 3 cases, its record ends early'
 expect "the others are not named" sh -c "! grep -q 'node[12] cpu: ' out"
 expect "the others are whole" \
-    test "$(rows records/node1-cpu.jsonl | wc -l) $(rows records/node2-cpu.jsonl | wc -l)" = "3 3"
-expect "its row so far" test "$(rows records/node3-cpu.jsonl | wc -l)" -eq 1
-expect "names of nodes in the headers" grep -q '"host":{"name":"node2"' records/node2-cpu.jsonl
+    test "$(rows records/node1.jsonl | wc -l) $(rows records/node2.jsonl | wc -l)" = "3 3"
+expect "its row so far" test "$(rows records/node3.jsonl | wc -l)" -eq 1
+expect "names of nodes in the headers" grep -q '"host":{"name":"node2"' records/node2.jsonl
 expect "a heat map" grep -q node3 records/report/boards.svg
 
 # The node is back, and the same job goes on where it was.
@@ -104,10 +104,24 @@ start_node node3
 wait_for 120 idle || fail "node3 does not come back: $(sinfo -h 2>&1 | tr '\n' ' ')"
 submit "$fabench"
 expect_code 0
-expect "whole" test "$(rows records/node3-cpu.jsonl | wc -l)" -eq 3
-expect "its first row kept" test "$(head -n 2 records/node3-cpu.jsonl | tail -n 1)" = "$(tail -n 1 cut)"
-expect "the others as they were" test "$(rows records/node1-cpu.jsonl | wc -l)" -eq 3
+expect "whole" test "$(rows records/node3.jsonl | wc -l)" -eq 3
+expect "its first row kept" test "$(head -n 2 records/node3.jsonl | tail -n 1)" = "$(tail -n 1 cut)"
+expect "the others as they were" test "$(rows records/node1.jsonl | wc -l)" -eq 3
 expect "nobody is missing" grep -qx 'None\.' records/report/boards.md
+
+# A node with GPUs, here made-up ones: one record of them all, continued.
+printf '#!/bin/sh\necho "GPU 0: made up"\n' >bin/nvidia-smi && chmod +x bin/nvidia-smi
+export FAKE_BOARDS=ok,ok FABENCH_NVML=${FABENCH_FAKE_NVML:-$(dirname "$fabench")/tests/fake/libfake_nvml.so}
+export FABENCH=${FABENCH_BOARDS:-$(dirname "$fabench")/tests/fake/fabench_boards} FABENCH_LOCK_DIR=$tmp
+mkdir gpus
+for lines in 9 3; do
+    what="fleet.sbatch --node" code=0
+    PATH=$tmp/bin:$PATH SLURMD_NODENAME=gpu01 bash "$root/examples/slurm/fleet.sbatch" --node gpus "${small[@]:2}" \
+        --dtype fp32 --seqlen 128,256 || code=$?
+    expect_code 0
+    expect "both boards' rows" test "$(rows gpus/gpu01.jsonl '"pci":"0000:[12]0' | wc -l)" -eq 4
+    head -n "$lines" gpus/gpu01.jsonl >cut && cat cut >gpus/gpu01.jsonl
+done
 
 # An empty allocation: without Slurm's variables.
 what="fleet.sbatch without an allocation"

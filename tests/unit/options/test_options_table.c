@@ -25,6 +25,8 @@
 /* The beginning of a command line that the row's first command takes. */
 static const char *command_line(const struct option_def *def)
 {
+    if (strcmp(def->name, "--board-baseline") == 0)
+        return "sweep --device all ";
     if (def->commands & FOR_SWEEP)
         return "sweep ";
     if (def->commands & FOR_VERIFY)
