@@ -168,10 +168,12 @@ static char *list_of(const struct plan *plan, void (*print)(const struct plan_it
 
 static void print_length(const struct plan_item *item, char *text, size_t size)
 {
-    if (item->problem.lengths == ATTN_PACKED)
-        snprintf(text, size, "%s", plan_item_key(item, L2_COLD).lengths);
+    const struct problem_key key = plan_item_key(item, L2_COLD);
+    if (strcmp(key.lengths, "fixed") != 0 && key.lengths[0])
+        snprintf(text, size, "%s", key.lengths);
     else
-        number_print_count(item->problem.q_len, text, size);
+        number_print_count(item->problem.lengths == ATTN_CACHE ? item->problem.kv_len : item->problem.q_len, text,
+                           size);
 }
 
 static void print_dtype(const struct plan_item *item, char *text, size_t size)
@@ -200,7 +202,9 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
     char *lengths = list_of(&plan, print_length), *dtypes = list_of(&plan, print_dtype),
          *dims = list_of(&plan, print_dim);
     snprintf(problems, sizeof problems, "%d", plan.count);
-    number_print_count(plan.total_tokens, tokens, sizeof tokens);
+    tokens[0] = '\0'; /* where the batches are a list */
+    if (plan.total_tokens > 0)
+        number_print_count(plan.total_tokens, tokens, sizeof tokens);
     number_print_count(p->q_heads * p->head_dim, hidden, sizeof hidden);
     snprintf(measured, sizeof measured, "%lld samples, %g ms, after %g ms", (long long)plan.samples, plan.min_time_ms,
              plan.warmup_ms);

@@ -26,7 +26,8 @@ enum preset {
     PRESET_ACCEPTANCE,
     PRESET_FULL,
     PRESET_DATA,
-    PRESET_NODE
+    PRESET_NODE,
+    PRESET_DECODE
 };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
@@ -49,6 +50,7 @@ struct options {
     enum preset preset;              /* PRESET_NONE = not given */
     bool mode_given, modes[3];       /* indexed by problem_mode; absent = fwd and bwd */
     bool causal_given, causal[2];    /* [0] full, [1] causal; absent = both */
+    bool page_size_given;            /* attributes.page_size */
     struct int_list head_dims;       /* read them with dims_qk and dims_v; not given: 64,128 */
     struct int_list q_lens, kv_lens; /* not given: by preset; equal */
     bool dtypes_given, dtypes[5];    /* indexed by attn_dtype; not given: by device */
@@ -159,7 +161,7 @@ enum { PAGE_SIZE_MAX = 65536 };
 #define SUSTAIN_MIN_S 2.0
 
 /* Names of the enums, as typed on the command line and written in records; NULL ends each list. */
-extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full data node */
+extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance ... */
 const char *option_preset_name(enum preset);
 
 /* From a command line to struct options (options_parse.c). */

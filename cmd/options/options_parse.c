@@ -233,6 +233,13 @@ void options_free(struct options *o)
     memset(o, 0, sizeof *o);
 }
 
+/* What the preset says of options that decide which others are legal. */
+static void apply_preset(struct options *o)
+{
+    for (int mode = 0; mode < MODE_COUNT && o->preset == PRESET_DECODE && !o->mode_given; mode++)
+        o->modes[mode] = mode == MODE_DECODE;
+}
+
 /* An array for parse.value or parse.replaced where no option was given yet. The caller frees it. */
 static const char **new_values(void) { return xcalloc((unsigned long)option_count, sizeof(const char *)); }
 
@@ -243,7 +250,9 @@ int options_parse(int argc, char **argv, struct options *o, bool *done)
     memset(o, 0, sizeof *o);
     options_apply_defaults(o);
     o->command_line = options_line_of(argc, argv);
-    const bool good = parse_words(&p, argc, argv, done) && (*done || options_check(&p));
+    bool good = parse_words(&p, argc, argv, done);
+    apply_preset(o);
+    good = good && (*done || options_check(&p));
     if (good && !*done)
         o->deciding = options_deciding(o);
     if (good && !*done && o->verbose)
@@ -275,6 +284,7 @@ int options_parse_line(const char *command_line, struct options *o)
     const bool good = text_split_shell(command_line, &words) && words.count > 0 &&
                       parse_words(&p, words.count, name_list_argv(&words), &done) && !done &&
                       o->command == COMMAND_SWEEP;
+    apply_preset(o);
     name_list_free(&words);
     free(p.value);
     free(p.replaced);

@@ -137,6 +137,10 @@ static bool check_decode(const struct parse *p)
         if (dims_qk(o->head_dims.values[i]) == DIMS_CACHE_QK && o->command != COMMAND_VERIFY)
             return options_refuse("--d", typed(p, "--d"), "%dx%d needs --mode decode, a forward against a cache",
                                   DIMS_CACHE_QK, DIMS_CACHE_V);
+    if (o->preset == PRESET_DECODE && (!o->modes[MODE_DECODE] || o->modes[MODE_FWD] || o->modes[MODE_BWD]))
+        return options_refuse("--mode", typed(p, "--mode"),
+                              "cannot be used with --preset decode, whose problems are forwards against a cache; must "
+                              "be decode or left out");
     if (!o->modes[MODE_DECODE])
         return true;
     if (o->modes[MODE_FWD] || o->modes[MODE_BWD])

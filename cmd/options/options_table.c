@@ -56,10 +56,10 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full|data|node", .help = "problems; options win", .commands = FOR_SWEEP,
+     .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_SWEEP,
      .detail = "A set of problems and of measuring times, see Presets. Every other option overrides its part of it."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("ci; the baseline's"),
-     .unit = "quick|paper|ci|acceptance|full|data|node", .help = "problems; options win", .commands = FOR_GATES,
+     .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_GATES,
      .detail = "The preset of the processes that measure, see Presets. ab takes ci (quick with --device cpu), gate "
                "what the command line in the baseline says."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
@@ -134,13 +134,14 @@ const struct option_def option_table[] = {
      .detail =
          "Sequences of different lengths, packed one behind the other, instead of --seqlen, --kv-len and --batch. "
          "uniform:LO:HI and lognormal:MEAN:SIGMA draw lengths from --seed until --total-tokens are used up, the last "
-         "one cut to fit; list:Q:Q or list:QxK:QxK has these query and key lengths, 0 too; @FILE has a line "
+         "one cut to fit; list:Q:Q or list:QxK:QxK has these query and key lengths, 0 too, list:Q*N N times Q; @FILE "
+         "has a line "
          "q_len[,kv_len] for each sequence; fixed is no such thing. Each item of a list makes problems of its own. In "
          "--mode decode these are the lengths of caches, one for each sequence: uniform and lognormal draw --batch of "
          "them, and only --kv-len is replaced; list:QxK:QxK and lines with two lengths say the new tokens of each "
          "sequence, too, as in a batch of chunks of a prefill beside decode, and replace --seqlen."},
-    {"--page-size", NULL, KIND_COUNT, AT(attributes.page_size), .min = 0, .max = PAGE_SIZE_MAX, .multiple = 8,
-     .fallback = "0", .unit = "N", .help = "rows of a page of the cache", .is_rare = true,
+    {"--page-size", NULL, KIND_COUNT, AT(attributes.page_size), GIVEN(page_size_given), .min = 0, .max = PAGE_SIZE_MAX,
+     .multiple = 8, .fallback = "0", .unit = "N", .help = "rows of a page of the cache", .is_rare = true,
      .commands = FOR_SWEEP | FOR_GATES,
      .detail =
          "Rows of a page of the cache, a multiple of 8; 0 is a contiguous cache. Pages lie in an order drawn from "
@@ -584,6 +585,7 @@ const char *const option_preset_names[] = {[PRESET_NONE] = "none",
                                            [PRESET_FULL] = "full",
                                            [PRESET_DATA] = "data",
                                            [PRESET_NODE] = "node",
+                                           [PRESET_DECODE] = "decode",
                                            NULL};
 
 const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }

@@ -36,6 +36,10 @@ const struct named_text option_presets[] = {
     {"node",
      "a node in less than a minute: lengths 4k and 16k in bf16, causal, short measuring times; for --device all "
      "with --board-baseline or --max-board-spread"},
+    {"decode",
+     "one token against a cache, in bf16 at head dim 128: batches of 1 to 256 sequences with 1k to 128k keys, up to "
+     "32 GiB, of four pairs of head counts; batches of unequal lengths; contiguous and in pages of 16 and 64; smaller "
+     "problems on a CPU"},
     {NULL, NULL}};
 
 /* --shape is num_attention_heads x num_key_value_heads of config.json; a window of w keys is w - 1 to the left of the

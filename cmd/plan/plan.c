@@ -38,6 +38,7 @@ static const struct preset_values presets_cuda[] = {
     [PRESET_FULL] = {"full", "1k,4k,16k", 16384, 2048, 100, 200, 0.5, 30, 0},
     [PRESET_DATA] = {"data", "4k,16k", 16384, 2048, 200, 300, 0.5, 30, 0},
     [PRESET_NODE] = {"node", "4k,16k", 16384, 2048, 100, 200, 0.5, 30, 0},
+    [PRESET_DECODE] = {"decode", "1k,8k,32k,128k", 0, 4096, 50, 100, 0.5, 30, 0},
 };
 
 static const struct preset_values presets_cpu[] = {
@@ -48,6 +49,7 @@ static const struct preset_values presets_cpu[] = {
     [PRESET_FULL] = {"full", "256", 512, 128, 20, 100, 0.5, 6, 0},
     [PRESET_DATA] = {"data", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
     [PRESET_NODE] = {"node", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
+    [PRESET_DECODE] = {"decode", "256,1k", 0, 128, 20, 100, 0.5, 6, 0},
 };
 
 void plan_add(struct plan *plan, const struct plan_item *item)
@@ -413,8 +415,8 @@ static int cross(const struct options *o, enum preset preset, const struct prese
     return status;
 }
 
-/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci, acceptance and data;
- * both 16-bit in full). */
+/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci, acceptance, data, node
+ * and decode; both 16-bit in full). */
 static bool dtype_wanted(const struct options *o, enum attn_platform platform, enum preset preset,
                          enum attn_dtype dtype)
 {
@@ -424,8 +426,8 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
         return dtype == (o->cache_dtypes[1] || o->cache_dtypes[2] ? ATTN_BF16 : ATTN_FP32);
     if (preset == PRESET_FULL)
         return dtype == ATTN_FP16 || dtype == ATTN_BF16;
-    const bool takes_bf16 =
-        preset == PRESET_CI || preset == PRESET_ACCEPTANCE || preset == PRESET_DATA || preset == PRESET_NODE;
+    const bool takes_bf16 = preset == PRESET_CI || preset == PRESET_ACCEPTANCE || preset == PRESET_DATA ||
+                            preset == PRESET_NODE || preset == PRESET_DECODE;
     return dtype == (takes_bf16 ? ATTN_BF16 : ATTN_FP16);
 }
 
@@ -520,7 +522,7 @@ void plan_name_attributes(struct plan_item *item)
     else /* long texts, as paths of files, stay different when they are cut */
         plan_name_more(item, "%.*s %08x", EXTRAS_MAX, extras, (unsigned)text_hash(extras));
     for (char *at = item->name; *at; at++)
-        *at = strchr(" =/@", *at) ? '-' : *at;
+        *at = strchr(" =/@*", *at) ? '-' : *at;
 }
 
 /* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
@@ -559,17 +561,31 @@ static int cross_all(const struct options *o, enum attn_platform platform, enum 
     return status;
 }
 
-/* The preset full: slice by slice. */
-static int cross_slices(const struct options *o, enum attn_platform platform, const struct preset_values *values,
-                        struct plan *plan)
+/* Removes the problems from `first` on whose caches are larger than those of the preset. */
+static void keep_caches_that_fit(const struct options *o, struct plan *plan, int first)
+{
+    int kept = first;
+    if (o->lengths.count || (o->batches.count && o->kv_lens.count))
+        return; /* the user's own */
+    for (int i = first; i < plan->count; i++)
+        if (plan_cache_fits(&plan->items[i].problem))
+            plan->items[kept++] = plan->items[i];
+    plan->count = kept;
+}
+
+/* The presets full and decode: slice by slice. */
+static int cross_slices(const struct options *o, enum attn_platform platform, enum preset preset,
+                        const struct preset_values *values, struct plan *plan)
 {
     int count, status = EXIT_OK;
-    const struct plan_slice *slices = plan_slices(platform, &count);
+    const struct plan_slice *slices = plan_slices(preset, platform, &count);
     for (int i = 0; i < count && status == EXIT_OK; i++) {
         struct slice_options slice;
+        const int before = plan->count;
         if (slice_options_make(&slices[i], o, platform, &slice))
-            status = cross_all(&slice.options, platform, PRESET_FULL, values, plan);
+            status = cross_all(&slice.options, platform, preset, values, plan);
         slice_options_free(&slice);
+        keep_caches_that_fit(o, plan, before);
     }
     return status;
 }
@@ -578,9 +594,9 @@ static int cross_slices(const struct options *o, enum attn_platform platform, co
 static int make_problems(const struct options *o, enum attn_platform platform, enum preset preset,
                          const struct preset_values *values, struct plan *plan)
 {
-    const bool has_slices = preset == PRESET_FULL && plan_has_slices(o);
+    const bool has_slices = plan_has_slices(preset, o);
     const int status =
-        has_slices ? cross_slices(o, platform, values, plan) : cross_all(o, platform, preset, values, plan);
+        has_slices ? cross_slices(o, platform, preset, values, plan) : cross_all(o, platform, preset, values, plan);
     name_items(o, has_slices, plan);
     return status;
 }
@@ -632,11 +648,14 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
         return plan_repro_verify(o, item, impl);
     const struct problem_key key = plan_item_key(item, o->l2);
     char *command = options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
-    if (item->splits == 0 || item->splits == o->splits) /* which is in it already where it was given */
-        return command;
-    char *longer = xasprintf("%s --splits %lld", command, (long long)item->splits);
+    struct text longer = {0};
+    text_add(&longer, "%s", command);
     free(command);
-    return longer;
+    if (item->splits != 0 && item->splits != o->splits) /* which is in it already where it was given */
+        text_add(&longer, " --splits %lld", (long long)item->splits);
+    if (o->preset == PRESET_DECODE && item->problem.page_size == 0)
+        text_add(&longer, " --page-size 0"); /* of the preset's three */
+    return text_take(&longer);
 }
 
 char *plan_repro_verify(const struct options *o, const struct plan_item *item, const char *impl)

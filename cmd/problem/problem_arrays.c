@@ -107,12 +107,20 @@ static bool read_list(const char *text, struct length_list *list, struct reason 
 {
     while (*text) {
         char word[64];
-        int64_t q_len, kv_len;
-        if (!next_word(&text, ':', word, sizeof word) || !parse_lengths(word, 'x', &q_len, &kv_len))
-            return refuse(why, "a list is list:Q:Q or list:QxK:QxK, of lengths from 0 to %d", INT32_MAX);
+        int64_t q_len, kv_len, times = 1;
+        bool good = next_word(&text, ':', word, sizeof word);
+        char *const star = good ? strchr(word, '*') : NULL;
+        if (star) {
+            *star = '\0';
+            good = number_parse_count(star + 1, &times) && times > 0;
+        }
+        if (!good || !parse_lengths(word, 'x', &q_len, &kv_len))
+            return refuse(why, "a list is list:Q:Q, list:QxK:QxK or list:Q*N for N times Q, of lengths from 0 to %d",
+                          INT32_MAX);
         list->has_pairs |= strchr(word, 'x') != NULL;
-        if (!add_lengths(list, q_len, kv_len, why))
-            return false;
+        for (int64_t i = 0; i < times; i++)
+            if (!add_lengths(list, q_len, kv_len, why))
+                return false;
     }
     return true;
 }
@@ -208,7 +216,7 @@ static bool read_lengths(const char *text, int64_t total_tokens, uint64_t seed, 
             return refuse(why, "lognormal:MEAN:SIGMA takes a length of at least 1 and a number from 0 to 4");
         return draw_lengths(draw_lognormal, (const double[]){(double)mean, sigma}, total_tokens, seed, list, why);
     }
-    return refuse(why, "must be fixed, uniform:LO:HI, lognormal:MEAN:SIGMA, list:Q[xK]:... or @FILE");
+    return refuse(why, "must be fixed, uniform:LO:HI, lognormal:MEAN:SIGMA, list:Q[xK][*N]:... or @FILE");
 }
 
 static bool use_lengths(const struct length_list *list, int64_t total_tokens, struct attn_problem *p,

@@ -7,7 +7,7 @@
  *   uniform:LO:HI       both lengths of a sequence from LO to HI, drawn from the seed until the tokens are used up; the
  *                       last one is cut to fit
  *   lognormal:MEAN:SIGMA  the same with a log-normal distribution: MEAN tokens on average, SIGMA of the logarithm
- *   list:Q[xK]:...      these; K = Q where it is not given
+ *   list:Q[xK][*N]:...  these, each N times; K = Q where it is not given
  *   @FILE               lines q_len[,kv_len]; empty lines and lines that begin with # are skipped
  *
  * Against a cache a sequence has one length, that of its cache: uniform and lognormal draw as many as there are

@@ -210,10 +210,10 @@ expect "the unit in the name, too" test -z "$(awk -F '\t' '$1 ~ /_ms/ && $2 != "
 run --preset nonsense
 sed 's/.*must be //; s/ or /, /; s/;.*//' err | tr -d ' ' | tr ',' '\n' >presets
 section "On a GPU" | cut -f 1 >presets_of_page
-expect "seven presets" test "$(wc -l <presets)" -eq 7
+expect "eight presets" test "$(wc -l <presets)" -eq 8
 what="the presets of the reference page"
 same presets presets presets_of_page
-for preset in quick paper full; do
+for preset in quick paper full decode; do
     run --device cpu --preset $preset --dry-run
     count=$(sed -n 's/^\([0-9]*\) problems .*/\1/p' out)
     expect "$count problems" test "$(section "On the CPU" | awk -F '\t' -v p=$preset '$1 == p { print $3 }')" = "$count"

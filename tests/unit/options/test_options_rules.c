@@ -126,6 +126,11 @@ static void decode_and_others(void **state)
     (void)state;
     taken("--mode decode --kv-len 4k,64k --batch 1 --page-size 16 --splits 4");
     taken("--mode decode --preset quick");
+    taken("--preset decode");
+    taken("--preset decode --mode decode --seqlen 1,4 --page-size 0");
+    refused("--preset decode --mode fwd",
+            "--mode fwd: cannot be used with --preset decode, whose problems are forwards against a cache; must be "
+            "decode or left out");
     taken("--mode decode --lengths uniform:1:4k --batch 8 --seqlen 1");
     taken("--page-size 0 --splits 0");
     taken("--mode decode --kv-len 1024k --batch 4");

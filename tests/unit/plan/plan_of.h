@@ -5,21 +5,20 @@
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
+#include "cmd/base/text.h"
 #include "cmd/options/options.h"
 #include "cmd/plan/plan.h"
 
-/* The options of a line, its words separated by single blanks. The caller frees them. */
+/* The options of a line, its words as in a shell. The caller frees them. */
 static inline struct options parse(const char *line)
 {
-    char *words[64], *copy = strdup(line);
-    int count = 0;
-    for (char *word = strtok(copy, " "); word && count < 64; word = strtok(NULL, " "))
-        words[count++] = word;
+    struct name_list words = {0};
+    assert_true(text_split_shell(line, &words));
     struct options o;
     bool done = false;
-    assert_int_equal(options_parse(count, words, &o, &done), EXIT_OK);
+    assert_int_equal(options_parse(words.count, name_list_argv(&words), &o, &done), EXIT_OK);
     assert_false(done);
-    free(copy);
+    name_list_free(&words);
     return o;
 }
 

@@ -1,4 +1,4 @@
-/* The preset full: what its slices cover, what typed options make of them, and the command that repeats one problem. */
+/* The presets full and decode: what their slices cover, what typed options make of them, and the command that repeats one problem. */
 #include "tests/unit/plan/plan_of.h"
 
 #include "cmd/problem/problem.h"
@@ -118,8 +118,9 @@ static void other_problems_are_crossed(void **state)
 static void repro_makes_one_problem(void **state)
 {
     (void)state;
-    for (int platform = ATTN_CPU; platform <= ATTN_CUDA; platform++) {
-        struct options o = parse("fabench --preset full");
+    for (int n = 0; n < 4; n++) {
+        const int platform = n % 2 ? ATTN_CUDA : ATTN_CPU;
+        struct options o = parse(n < 2 ? "fabench --preset full" : "fabench --preset decode");
         struct plan plan;
         assert_int_equal(plan_make(&o, (enum attn_platform)platform, &plan), EXIT_OK);
         for (int i = 0; i < plan.count; i++) {
@@ -138,13 +139,66 @@ static void repro_makes_one_problem(void **state)
     }
 }
 
+/* Batches x caches x heads that fit, the unequal ones of two head counts less, each in three kinds of caches. */
+static void decode_has_caches_that_fit(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset decode", ATTN_CUDA);
+    int of_pages[3] = {0}, unequal = 0, one_key_head = 0;
+    for (int i = 0; i < plan.count; i++) {
+        const struct attn_problem *p = &plan.items[i].problem;
+        const int32_t *used = plan.items[i].arrays->seqused_k;
+        assert_true(p->lengths == ATTN_CACHE && p->causal && p->head_dim == 128 && p->q_len == 1);
+        assert_true(p->dtype == ATTN_BF16 && plan.items[i].mode == ATTN_FWD);
+        assert_true(p->page_size == 0 || p->page_size == 16 || p->page_size == 64);
+        assert_true(512 * p->batch * p->kv_len * p->kv_heads <= INT64_C(32) << 30);
+        of_pages[p->page_size == 0 ? 0 : p->page_size == 16 ? 1 : 2]++;
+        unequal += strncmp(plan.items[i].arrays->lengths, "list:", 5) == 0;
+        one_key_head += p->kv_heads == 1;
+        if (strcmp(plan.items[i].arrays->lengths, "list:128k:4k*31") == 0)
+            assert_true(p->batch == 32 && used[0] == 131072 && used[1] == 4096 && used[31] == 4096);
+    }
+    assert_int_equal(plan.count, 3 * (2 * 15 + 13 + 16 + 4));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(of_pages[i], plan.count / 3);
+    assert_int_equal(unequal, 12);
+    assert_int_equal(one_key_head, 3 * 16);
+    expect_different(&plan);
+    plan_free(&plan);
+}
+
+/* What is typed takes the place of the preset's own. */
+static void decode_takes_typed_options(void **state)
+{
+    static const struct {
+        const char *line;
+        int count;
+    } cases[] = {
+        {"fabench --preset decode --batch 8", 3 * 4 * 4},
+        {"fabench --preset decode --batch 8 --page-size 0", 4 * 4},
+        {"fabench --preset decode --batch 8,64 --kv-len 1k --page-size 32 --shape 16x2", 2},
+        {"fabench --preset decode --batch 3 --kv-len 1m --shape 32x32 --page-size 0", 1}, /* 51 GB, asked for */
+        {"fabench --preset decode --kv-len 1m --shape 32x32", 3},                         /* batch 1 alone fits */
+        {"fabench --preset decode --lengths list:9:5*2 --heads 4 --kv-heads 2", 3},
+        {"fabench --preset decode --seqlen 1,4 --batch 1 --kv-len 8k --shape 32x8 --dtype fp16", 6},
+        {"fabench --preset decode --mode decode --points 0,5", 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct plan plan = plan_of(cases[i].line, ATTN_CUDA);
+        if (plan.count != cases[i].count)
+            fail_msg("%s: %d problems", cases[i].line, plan.count);
+        expect_different(&plan);
+        plan_free(&plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_cover_what_kernels_take),
-        cmocka_unit_test(typed_options_hold_in_every_slice),
-        cmocka_unit_test(other_problems_are_crossed),
-        cmocka_unit_test(repro_makes_one_problem),
+        cmocka_unit_test(slices_cover_what_kernels_take), cmocka_unit_test(typed_options_hold_in_every_slice),
+        cmocka_unit_test(other_problems_are_crossed),     cmocka_unit_test(repro_makes_one_problem),
+        cmocka_unit_test(decode_has_caches_that_fit),     cmocka_unit_test(decode_takes_typed_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,9 @@ static void wrong_lengths(void **state)
     refuses_lengths("list:", 0, "no sequence");
     refuses_lengths("list:5:-2", 0, "a list is");
     refuses_lengths("list:5x", 0, "a list is");
+    refuses_lengths("list:5*0", 0, "a list is");
+    refuses_lengths("list:5*x3", 0, "a list is");
+    refuses_lengths("list:1*1000001", 0, "more than 1000000 sequences");
     refuses_lengths("list:0x3:0", 0, "all query lengths are 0");
     refuses_lengths("list:3x0", 0, "all key lengths are 0");
     refuses_lengths("list:90:20", 100, "more than --total-tokens 100");
@@ -330,7 +333,7 @@ static void wrong_caches(void **state)
                    "--kv-len 8: a cache of 8 keys is shorter than the 9 new tokens of --seqlen, which are its last "
                    "keys");
     refuses_caches("zipf:2", 2, 1,
-                   "--lengths zipf:2: must be fixed, uniform:LO:HI, lognormal:MEAN:SIGMA, list:Q[xK]:... or @FILE");
+                   "--lengths zipf:2: must be fixed, uniform:LO:HI, lognormal:MEAN:SIGMA, list:Q[xK][*N]:... or @FILE");
 }
 
 static void caches_have_the_lengths(void **state)
@@ -349,6 +352,14 @@ static void caches_have_the_lengths(void **state)
     /* Every row of the newest sees all keys but those behind it: 3 + 4 + 5 of the first, and so on. */
     p.causal = true;
     assert_true(problem_pairs(&p, &a) == 4 * ((3 + 4 + 5) + (298 + 299 + 300) + 0.5 * 3 * 3));
+    problem_arrays_free(&a);
+    p.batch = 0;
+    assert_true(problem_set_cache(&p, &a, "list:4*2:1x9:2x8*3", 1, &why));
+    const int32_t used[] = {4, 4, 9, 8, 8, 8}, begins[] = {0, 4, 8, 9, 11, 13, 15};
+    assert_int_equal(p.batch, 6);
+    assert_memory_equal(a.seqused_k, used, sizeof used);
+    assert_memory_equal(a.cu_seqlens_q, begins, sizeof begins);
+    assert_string_equal(a.lengths, "list:4*2:1x9:2x8*3");
     problem_arrays_free(&a);
     p = base;
     p.q_len = 1;
