@@ -58,10 +58,17 @@ static bool is_drawn(const struct progress *progress, int kind)
 /* A page of one panel: "tflops-fwd-causal-d64-bf16". */
 static struct chart_page page_of_panel(enum chart_kind kind, const struct chart_panel *panel)
 {
-    struct chart_page page = {kind, panel, 1, 1, ""};
-    snprintf(page.name, sizeof page.name, "%s-%s-%s-d%lld-%s", chart_kind_name(kind, chart_family_of(panel)),
+    struct chart_page page = {.kind = kind, .panels = panel, .panel_count = 1, .columns = 1};
+    char heads[48] = "", batch[32] = "";
+    if (panel->q_heads)
+        snprintf(heads, sizeof heads, "-h%lldx%lld", (long long)panel->q_heads, (long long)panel->kv_heads);
+    if (panel->batch < 0)
+        snprintf(batch, sizeof batch, "-unequal");
+    else if (panel->batch)
+        snprintf(batch, sizeof batch, "-b%lld", (long long)panel->batch);
+    snprintf(page.name, sizeof page.name, "%s-%s-%s-d%lld-%s%s%s", chart_kind_name(kind, chart_family_of(panel)),
              problem_mode_name(panel->mode), panel->causal ? "causal" : "full", (long long)panel->head_dim,
-             problem_dtype_name(panel->dtype));
+             problem_dtype_name(panel->dtype), heads, batch);
     return page;
 }
 
@@ -74,7 +81,8 @@ static void make_slides(const struct chart_set *set, int first, int count, const
         for (int p = first, end; is_drawn(progress, kind) && p < first + count; p = end) {
             for (end = p; end < first + count && set->panels[end].mode == set->panels[p].mode;)
                 end++;
-            struct chart_page page = {(enum chart_kind)kind, &set->panels[p], end - p, 1, ""};
+            struct chart_page page = {
+                .kind = (enum chart_kind)kind, .panels = &set->panels[p], .panel_count = end - p, .columns = 1};
             snprintf(page.name, sizeof page.name, "%s-%s-%s-slide",
                      chart_kind_name(page.kind, chart_family_of(page.panels)), problem_mode_name(set->panels[p].mode),
                      problem_dtype_name(set->panels[p].dtype));
@@ -90,18 +98,47 @@ static void make_slides(const struct chart_set *set, int first, int count, const
         }
 }
 
+/* Panels beside each other: full and causal where both are there; two of decode where it has many. */
+static int columns_of(const struct chart_set *set, const struct chart_panel *panels)
+{
+    const int count = chart_family_panels(set, (int)(panels - set->panels));
+    bool has_mask[2] = {false, false};
+    for (int i = 0; i < count; i++)
+        has_mask[panels[i].causal != 0] = true;
+    return (has_mask[0] && has_mask[1]) || panels->q_heads || panels->batch || panels->kv_len ? 2 : 1;
+}
+
+/* Times of decode over the batch, where it has more than one: a page for each dtype. */
+static void make_pages_over_batch(const struct chart_input *input, const char *dir, enum plot_format format,
+                                  struct progress *progress)
+{
+    struct chart_input again = *input;
+    struct chart_set set;
+    again.over_batch = true;
+    chart_set_make(&set, &again);
+    for (int first = 0, count; first < set.panel_count && set.has_batches; first += count) {
+        count = chart_family_panels(&set, first);
+        struct chart_page page = {.kind = CHART_TIME,
+                                  .panels = &set.panels[first],
+                                  .panel_count = count,
+                                  .columns = count > 1 ? 2 : 1,
+                                  .over_batch = true};
+        chart_page_name(&page);
+        make_page(&set, &page, dir, format, progress);
+    }
+    chart_set_free(&set);
+}
+
 /* The panels [first, first + count) have one family: a page of each kind, and one image per panel for the speed. */
 static void make_family(const struct chart_set *set, int first, int count, const char *dir, enum plot_format format,
                         struct progress *progress)
 {
     const struct chart_panel *panels = &set->panels[first];
-    bool has_mask[2] = {false, false};
-    for (int i = 0; i < count; i++)
-        has_mask[panels[i].causal != 0] = true;
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
         if (!is_drawn(progress, kind))
             continue;
-        struct chart_page page = {(enum chart_kind)kind, panels, count, has_mask[0] && has_mask[1] ? 2 : 1, ""};
+        struct chart_page page = {
+            .kind = (enum chart_kind)kind, .panels = panels, .panel_count = count, .columns = columns_of(set, panels)};
         chart_page_name(&page);
         make_page(set, &page, dir, format, progress);
     }
@@ -285,6 +322,8 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
             else
                 make_family(&set, first, count, dir, format, &progress);
         }
+        if (input->layout != LAYOUT_SLIDE && (!input->kinds || input->kinds[CHART_TIME]))
+            make_pages_over_batch(input, dir, format, &progress);
         if (progress.is_absent)
             log_warn("gnuplot is not installed: %d chart scripts and their data are in %s; there, `gnuplot NAME.gp` "
                      "draws one",

@@ -16,7 +16,7 @@ struct chart_family chart_family_of(const struct chart_panel *panel)
 
 const char *chart_unit(const struct chart_set *set, const struct chart_panel *panel)
 {
-    return panel->mode == MODE_DECODE ? "GB/s" : set->unit;
+    return set->axis == AXIS_BATCH ? "us" : panel->mode == MODE_DECODE ? "GB/s" : set->unit;
 }
 
 const char *chart_kind_name(enum chart_kind kind, struct chart_family family)
@@ -43,8 +43,9 @@ int chart_family_panels(const struct chart_set *set, int first)
 void chart_page_name(struct chart_page *page)
 {
     const struct chart_family family = chart_family_of(page->panels);
-    snprintf(page->name, sizeof page->name, "%s-%s%s", chart_kind_name(page->kind, family),
-             family.is_decode ? "decode-" : "", problem_dtype_name(family.dtype));
+    snprintf(page->name, sizeof page->name, "%s-%s%s",
+             page->over_batch ? "us-batch" : chart_kind_name(page->kind, family), family.is_decode ? "decode-" : "",
+             problem_dtype_name(family.dtype));
 }
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
@@ -61,10 +62,20 @@ bool chart_row_ran(const struct record_row *row)
     return row->status == STATUS_OK && isfinite(row->time_ms) && row->time_ms > 0;
 }
 
+static bool has_own_lengths(const struct record_row *row)
+{
+    return row->key.lengths[0] && !is(row->key.lengths, "fixed");
+}
+
+static int64_t panel_batch(const struct record_row *row) { return has_own_lengths(row) ? -1 : row->key.batch; }
+
 bool chart_panel_has(const struct chart_panel *panel, const struct record_row *row)
 {
     return chart_takes_row(row) && row->key.mode == panel->mode && row->key.dtype == panel->dtype &&
-           row->key.causal == panel->causal && row->key.head_dim == panel->head_dim;
+           row->key.causal == panel->causal && row->key.head_dim == panel->head_dim &&
+           (!panel->q_heads || (row->key.q_heads == panel->q_heads && row->key.kv_heads == panel->kv_heads)) &&
+           (!panel->batch || panel_batch(row) == panel->batch) &&
+           (!panel->kv_len || (row->key.kv_len == panel->kv_len && !has_own_lengths(row)));
 }
 
 /* ---- styles ---- */
@@ -232,6 +243,8 @@ static double density_of(const struct record_row *row)
 
 int64_t chart_axis_value(enum chart_axis axis, const struct record_row *row)
 {
+    if (axis == AXIS_BATCH)
+        return row->key.batch;
     if (axis == AXIS_WINDOW)
         return row->key.window_left < 0 ? row->key.kv_len : row->key.window_left > 0 ? row->key.window_left : 1;
     if (axis == AXIS_DENSITY)
@@ -280,9 +293,9 @@ static void spread_add(struct spread *spread, double value)
     spread->value = value;
 }
 
-static enum chart_axis choose_axis(const struct chart_set *set)
+static enum chart_axis choose_axis(struct chart_set *set, bool over_batch)
 {
-    struct spread lengths = {0}, windows = {0}, densities = {0};
+    struct spread lengths = {0}, windows = {0}, densities = {0}, q_heads = {0}, kv_heads = {0}, batches = {0};
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
@@ -291,7 +304,17 @@ static enum chart_axis choose_axis(const struct chart_set *set)
             spread_add(&lengths, (double)problem_key_length(&row->key));
             spread_add(&windows, (double)row->key.window_left);
             spread_add(&densities, density_of(row));
+            if (row->key.mode != MODE_DECODE)
+                continue;
+            spread_add(&q_heads, (double)row->key.q_heads);
+            spread_add(&kv_heads, (double)row->key.kv_heads);
+            if (!over_batch || !has_own_lengths(row))
+                spread_add(&batches, (double)panel_batch(row));
         }
+    set->has_shapes = q_heads.has_several || kv_heads.has_several;
+    set->has_batches = batches.has_several;
+    if (over_batch)
+        return AXIS_BATCH;
     if (lengths.has_several)
         return AXIS_LENGTH;
     return windows.has_several ? AXIS_WINDOW : densities.has_several ? AXIS_DENSITY : AXIS_LENGTH;
@@ -301,7 +324,8 @@ const char *chart_axis_title(const struct chart_set *set, struct chart_family fa
 {
     static const char *const titles[] = {[AXIS_LENGTH] = "sequence length n",
                                          [AXIS_WINDOW] = "window, keys left of the diagonal",
-                                         [AXIS_DENSITY] = "share computed, %"};
+                                         [AXIS_DENSITY] = "share computed, %",
+                                         [AXIS_BATCH] = "sequences of a batch"};
     return set->axis == AXIS_LENGTH && family.is_decode ? "keys in the cache" : titles[set->axis];
 }
 
@@ -332,6 +356,12 @@ static void add_panel(struct chart_set *set, const struct record_row *row)
     panel->dtype = row->key.dtype;
     panel->causal = row->key.causal;
     panel->head_dim = row->key.head_dim;
+    if (row->key.mode != MODE_DECODE)
+        return;
+    panel->q_heads = set->has_shapes ? row->key.q_heads : 0;
+    panel->kv_heads = set->has_shapes ? row->key.kv_heads : 0;
+    panel->batch = set->has_batches && set->axis != AXIS_BATCH ? panel_batch(row) : 0;
+    panel->kv_len = set->axis == AXIS_BATCH ? row->key.kv_len : 0;
 }
 
 static int compare_panels(const void *left, const void *right)
@@ -343,7 +373,14 @@ static int compare_panels(const void *left, const void *right)
         return a->mode - b->mode;
     if (a->head_dim != b->head_dim)
         return a->head_dim < b->head_dim ? -1 : 1;
-    return (int)(a->causal - b->causal);
+    if (a->causal != b->causal)
+        return (int)(a->causal - b->causal);
+    const int64_t of_a[] = {a->kv_heads, a->q_heads, a->batch < 0 ? INT64_MAX : a->batch, a->kv_len};
+    const int64_t of_b[] = {b->kv_heads, b->q_heads, b->batch < 0 ? INT64_MAX : b->batch, b->kv_len};
+    for (int i = 0; i < 4; i++)
+        if (of_a[i] != of_b[i])
+            return of_a[i] < of_b[i] ? -1 : 1;
+    return 0;
 }
 
 /* Order of the key: our kernels, then others, then naive. */
@@ -415,12 +452,13 @@ void chart_set_make(struct chart_set *set, const struct chart_input *input)
     if (!set->is_by_file)
         label_files(set);
     name_overlay(set);
-    set->axis = choose_axis(set);
+    set->axis = choose_axis(set, input->over_batch);
     for (int f = 0; f < file_count; f++) {
         set->is_synthetic |= json_is_true(json_object_get(files[f].header, "synthetic"));
         for (int i = 0; i < files[f].count; i++) {
             const struct record_row *row = &files[f].rows[i];
-            if (!chart_takes_row(row) || !chart_row_ran(row))
+            if (!chart_takes_row(row) || !chart_row_ran(row) ||
+                (input->over_batch && (row->key.mode != MODE_DECODE || has_own_lengths(row))))
                 continue;
             set->has_unchecked |= row->check != CHECKED_PASS && row->check != CHECKED_FAIL;
             add_series(set, f, row);

@@ -33,6 +33,7 @@ struct chart_input {
     const struct overlay *overlay; /* published points, or NULL */
     const bool *kinds;             /* by enum chart_kind; NULL: the usual ones */
     enum plot_layout layout;
+    bool over_batch; /* decode alone, with the batch on the axis and times in us */
 };
 
 /* What the horizontal axis shows. Where all problems have one length, and several windows or block masks, the
@@ -41,6 +42,7 @@ enum chart_axis {
     AXIS_LENGTH,  /* the sequence length, or the mean of several */
     AXIS_WINDOW,  /* keys left of the diagonal; the key length where the window is unbounded */
     AXIS_DENSITY, /* the share of the FLOPs that the block mask leaves, in per cent; 100 without one */
+    AXIS_BATCH,   /* sequences; see chart_input.over_batch */
 };
 
 /* One line of every panel: an implementation in a file. */
@@ -59,6 +61,8 @@ struct chart_series {
 struct chart_panel {
     int mode, dtype; /* as in struct problem_key */
     int64_t causal, head_dim;
+    /* Of decode, where the set has more than one; 0 = all. batch -1: lengths of their own. kv_len: over the batch. */
+    int64_t q_heads, kv_heads, batch, kv_len;
 };
 
 /* What the panels of a page share: dtype and unit. The speed of decode, whose time is that of reading, is in GB/s. */
@@ -81,6 +85,7 @@ struct chart_set {
     enum chart_axis axis;
     struct chart_panel *panels; /* sorted: dtype, mode (fwd first, decode last), head_dim, mask (full first) */
     int panel_count;
+    bool has_shapes, has_batches; /* decode with more than one pair of head counts; batch */
     bool is_synthetic, has_unchecked;
     /* The unit of speed but of decode: TFLOPS, or GFLOPS where every speed is below 1 TFLOPS. unit_scale: how many make
      * 1 TFLOPS. */
@@ -91,7 +96,7 @@ struct chart_set {
 void chart_set_make(struct chart_set *, const struct chart_input *);
 void chart_set_free(struct chart_set *);
 
-/* The unit of speed in a panel. */
+/* The unit of speed in a panel, over the batch that of time. */
 const char *chart_unit(const struct chart_set *, const struct chart_panel *);
 
 /* True for rows of problems that a panel can show; a row that did not run is a gap in its line. */
@@ -129,7 +134,7 @@ int chart_overlay(const struct chart_set *, const struct chart_panel *, int name
 /* The colour of a file's lines where colours belong to files. */
 const char *chart_file_color(int file);
 
-/* "bwd causal d=128" */
+/* "bwd causal d=128"; of several panels of decode "decode causal d=128, 32 on 8 heads, batch 8" */
 const char *chart_panel_title(const struct chart_panel *, char *text, size_t size);
 
 /* The conditions that the rows of one family share, for one file: "NVIDIA H200, driver 580.65, commit 4e1c09a" and
@@ -148,7 +153,8 @@ struct chart_page {
     enum chart_kind kind;
     const struct chart_panel *panels;
     int panel_count, columns;
-    char name[64]; /* of the files, without an ending */
+    char name[128]; /* of the files, without an ending */
+    bool over_batch;
 };
 
 /* The name of a kind as files have it: tflops sustained speedup memory error gemm ms joules; bandwidth in place of

@@ -45,7 +45,7 @@ static bool put_points(struct script *s, const struct chart_kind_def *kind, cons
             continue;
         if (!written)
             script_begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
-                               kind->is_speed
+                               kind->is_speed || s->is_over_batch
                                    ? s->unit
                                    : chart_kind_name((enum chart_kind)(kind - chart_kinds), (struct chart_family){0}));
         else if (!is_failed && p->is_after_gap)
@@ -304,6 +304,7 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     s.source = source;
     chart_axis_range(set, chart_family_of(page->panels), &s.least_n, &s.most_n);
     s.unit = chart_unit(set, page->panels);
+    s.is_over_batch = page->over_batch;
     if (kind->has_log_y)
         measure_y(&s, set, page);
     else if (page->panel_count > 1)
@@ -364,7 +365,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
                                       bool color, FILE *out)
 {
     struct script s;
-    const struct chart_page page = {CHART_TFLOPS, panel, 1, 1, "term"};
+    const struct chart_page page = {CHART_TFLOPS, panel, 1, 1, "term", false};
     const struct chart_family family = chart_family_of(panel);
     char title[64], text[160];
     int height = width / 4;

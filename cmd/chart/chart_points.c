@@ -32,6 +32,12 @@ static double speed_of(const struct chart_set *set, const struct record_row *row
     return row->key.mode == MODE_DECODE ? row->min_gb / time_ms * 1e3 : set->unit_scale * row->flops / time_ms * 1e-9;
 }
 
+/* What a chart of times shows of one. */
+static double time_of(const struct chart_set *set, double time_ms)
+{
+    return set->axis == AXIS_BATCH ? 1e3 * time_ms : time_ms;
+}
+
 static double value_of(const struct chart_set *set, enum chart_kind kind, const struct record_row *row)
 {
     const struct record_tensor *worst;
@@ -44,7 +50,7 @@ static double value_of(const struct chart_set *set, enum chart_kind kind, const 
         worst = worst_tensor(row);
         return worst ? worst->rel_rms_err : is(row->err_tensor, "lse") ? NAN : row->rel_rms_err;
     case CHART_GEMM: return row->key.mode == MODE_DECODE ? row->pct_of_read : row->pct_of_gemm;
-    case CHART_TIME: return row->time_ms;
+    case CHART_TIME: return time_of(set, row->time_ms);
     case CHART_ENERGY: return row->energy_j;
     case CHART_KIND_COUNT: break;
     }
@@ -108,8 +114,8 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
             point->hi = speed_of(set, row, row->time_ms_ci_lo);
         }
         if (kind == CHART_TIME && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi > 0) {
-            point->lo = row->time_ms_ci_lo;
-            point->hi = row->time_ms_ci_hi;
+            point->lo = time_of(set, row->time_ms_ci_lo);
+            point->hi = time_of(set, row->time_ms_ci_hi);
         }
         point->is_failed = row->check == CHECKED_FAIL;
     }
@@ -181,8 +187,16 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
 
 const char *chart_panel_title(const struct chart_panel *panel, char *text, size_t size)
 {
-    snprintf(text, size, "%s %s d=%lld", problem_mode_name(panel->mode), panel->causal ? "causal" : "full",
-             (long long)panel->head_dim);
+    char heads[64] = "", rest[48] = "";
+    if (panel->q_heads)
+        snprintf(heads, sizeof heads, ", %lld on %lld heads", (long long)panel->q_heads, (long long)panel->kv_heads);
+    if (panel->batch < 0)
+        snprintf(rest, sizeof rest, ", unequal lengths");
+    else if (panel->batch || panel->kv_len)
+        snprintf(rest, sizeof rest, ", %s %lld", panel->batch ? "batch" : "keys",
+                 (long long)(panel->batch ? panel->batch : panel->kv_len));
+    snprintf(text, size, "%s %s d=%lld%s%s", problem_mode_name(panel->mode), panel->causal ? "causal" : "full",
+             (long long)panel->head_dim, heads, rest);
     return text;
 }
 

@@ -41,14 +41,16 @@ static const struct chart_kind_def decode_kinds[CHART_KIND_COUNT] = {
                       "Bytes of Q, O, LSE and the used K and V over the time; bars: its 95 % interval.", false, true},
     [CHART_SUSTAINED] = {"Sustained attention against a cache, GB/s", ", sustained",
                          "Over a region of --sustain-s that is each implementation's own.", false, true},
+    [CHART_TIME] = {"Time of attention against a cache, us", "us", "Median of the samples. Bars: its 95 % interval.",
+                    true, false},
     [CHART_GEMM] = {"Share of the ceiling", "% of reading", "Of as many bytes, only read, in the same rounds.", false,
                     false},
 };
 
 const struct chart_kind_def *script_words_of(const struct chart_page *page)
 {
-    const bool is_own =
-        chart_family_of(page->panels).is_decode && (chart_kinds[page->kind].is_speed || page->kind == CHART_GEMM);
+    const bool is_own = page->over_batch || (chart_family_of(page->panels).is_decode &&
+                                             (chart_kinds[page->kind].is_speed || page->kind == CHART_GEMM));
     return &(is_own ? decode_kinds : chart_kinds)[page->kind];
 }
 

@@ -24,8 +24,9 @@ struct script {
     char *data_text, *body_text;
     size_t data_bytes, body_bytes;
     const char *source; /* 'name.dat' in quotes, or $data */
-    const char *unit;   /* of speeds */
-    bool is_text;       /* drawn with characters */
+    const char *unit;   /* of speeds, over the batch of times */
+    bool is_over_batch;
+    bool is_text; /* drawn with characters */
     int blocks, elements;
     double zero_y;        /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
     double low_y, high_y; /* of the axis; high_y 0: gnuplot chooses */

@@ -105,7 +105,7 @@ static int draw_kind(const struct report *r, int group, enum chart_kind kind, co
                              .files = rows.files, .file_count = rows.count, .labels = rows.names, .overlay = overlay});
     for (int first = 0, count; first < set.panel_count; first += count) {
         count = chart_family_panels(&set, first);
-        struct chart_page page = {kind, &set.panels[first], count, count > 1 ? 2 : 1, ""};
+        struct chart_page page = {kind, &set.panels[first], count, count > 1 ? 2 : 1, "", false};
         chart_page_name(&page);
         if (r->group_count > 1)
             snprintf(page.name + strlen(page.name), sizeof page.name - strlen(page.name), "-group%d", group + 1);

@@ -169,12 +169,59 @@ static void on_the_terminal(void **state)
     free(path);
 }
 
+/* Several batches and head counts: over the length a panel for each pair of them, with a ceiling of its own, and one for
+ * unequal lengths; over the batch one for each cache length, in us. */
+static void panels_of_batches(void **state)
+{
+    (void)state;
+    struct chart_set set;
+    struct chart_point *points;
+    char title[64];
+    begin();
+    rows[1].key.kv_len = 1024, rows[1].key.batch = 8; /* beside row 0, with a batch of 4 */
+    rows[2].key.kv_len = 1024, rows[2].key.q_heads = 6;
+    snprintf(rows[3].key.lengths, sizeof rows[3].key.lengths, "list:4k:9");
+    struct chart_input input = {.files = &file, .file_count = 1};
+    chart_set_make(&set, &input);
+    static const char *const titles[] = {
+        "fwd causal d=64", "decode causal d=64, 2 on 2 heads, batch 4", "decode causal d=64, 2 on 2 heads, batch 8",
+        "decode causal d=64, 2 on 2 heads, unequal lengths", "decode causal d=64, 6 on 2 heads, batch 4"};
+    assert_int_equal(set.panel_count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(chart_panel_title(&set.panels[i], title, sizeof title), titles[i]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(chart_ceiling(&set, &set.panels[1 + i], 0, &points), 1);
+        assert_true(points[0].value == 1200 + 100 * i);
+        free(points);
+    }
+    chart_set_free(&set);
+    input.over_batch = true;
+    chart_set_make(&set, &input);
+    assert_true(set.panel_count == 2 && set.has_batches && set.axis == AXIS_BATCH);
+    assert_string_equal(chart_panel_title(&set.panels[0], title, sizeof title),
+                        "decode causal d=64, 2 on 2 heads, keys 1024");
+    assert_int_equal(chart_points(&set, &set.panels[0], &set.series[0], CHART_TIME, &points), 2);
+    assert_true(points[0].n == 4 && fabs(points[0].value - 1000) < 1e-9 && fabs(points[0].hi - 2000) < 1e-9);
+    assert_true(points[1].n == 8 && fabs(points[1].value - 2000) < 1e-9);
+    free(points);
+    chart_set_free(&set);
+    free(draw(PLOT_SVG));
+    const char *text = help_read(help_path("us-batch-decode-bf16.gp"));
+    has(text, "set ylabel 'us'");
+    has(text, "set xlabel 'sequences of a batch'");
+    lacks(text, "fwd");
+    has(help_read(help_path("us-batch-decode-bf16.dat")), "n, us, low, high\n4,1000,500,2000\n8,2000,");
+    has(help_read(help_path("bandwidth-decode-causal-d64-bf16-h2x2-b8.gp")), "batch 8");
+    has(help_read(help_path("bandwidth-decode-causal-d64-bf16-h2x2-unequal.gp")), "unequal lengths");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_are_in_gb_per_s),
         cmocka_unit_test(pages_of_their_own),
         cmocka_unit_test(on_the_terminal),
+        cmocka_unit_test(panels_of_batches),
     };
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
