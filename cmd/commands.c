@@ -16,6 +16,7 @@
 #include "cmd/run/node_verdict.h"
 #include "cmd/run/supervisor.h"
 #include "cmd/selftest/selftest.h"
+#include "cmd/tune/tune.h"
 
 /* Reads the published points before the command begins, so that a file that cannot be read ends it at once. */
 static int with_overlay(const struct options *o, int (*run)(const struct options *, const struct overlay *))
@@ -72,6 +73,7 @@ static const struct {
     [COMMAND_VERIFY] = {sweep},
     [COMMAND_GATE] = {gate_run},
     [COMMAND_AB] = {ab_run},
+    [COMMAND_TUNE] = {tune_run},
     [COMMAND_REPORT] = {report},
     [COMMAND_PLOT] = {plot},
     [COMMAND_INFO] = {inspect_info, .in_child = true, .limit_s = 120},

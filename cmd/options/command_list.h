@@ -12,6 +12,7 @@
     COMMAND(VERIFY, "verify", "", false, "correctness only, on the hard shapes; no timing")                            \
     COMMAND(GATE, "gate", "--baseline A.jsonl ", false, "against a stored baseline; now, or --current B.jsonl")        \
     COMMAND(AB, "ab", "OLD NEW ", true, "two programs or kernel libraries, in fresh processes")                        \
+    COMMAND(TUNE, "tune", "[A.jsonl ...] ", true, "which variant of a kernel is the fastest, problem by problem")      \
     COMMAND(REPORT, "report", "[LABEL=]A.jsonl ... ", true, "devices side by side: Markdown, CSV, HTML")               \
     COMMAND(PLOT, "plot", "A.jsonl ... ", true, "charts from records, no device needed")                               \
     COMMAND(INFO, "info", "", false, "device, limits, clocks, power, versions, measured ceilings")                     \
@@ -32,7 +33,8 @@ enum { COMMAND_COUNT = 0 COMMAND_LIST(COMMAND_ONE) };
 enum command_set {
     COMMAND_LIST(COMMAND_BIT) FOR_RUNS = FOR_SWEEP | FOR_VERIFY,
     FOR_GATES = FOR_GATE | FOR_AB,
-    FOR_PROBLEMS = FOR_RUNS | FOR_GATES | FOR_SELFTEST, /* all that run problems on a device */
+    FOR_TIMED = FOR_SWEEP | FOR_GATES | FOR_TUNE,                  /* all that take problems and times of the user */
+    FOR_PROBLEMS = FOR_RUNS | FOR_GATES | FOR_SELFTEST | FOR_TUNE, /* all that run problems on a device */
     FOR_ANY = (1 << COMMAND_COUNT) - 1
 };
 #undef COMMAND_BIT

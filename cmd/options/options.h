@@ -112,21 +112,22 @@ struct options {
     enum dump_dtype dump_dtype;  /* how --dump stores the tensors */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
-    enum exit_style exit_style; /* applied by main; read it for words alone */
-    char *verdict_path;         /* JSON about the node; NULL = not given */
-    struct name_list files;     /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW
+    enum exit_style exit_style;   /* applied by main; read it for words alone */
+    char *verdict_path;           /* JSON about the node; NULL = not given */
+    struct name_list files;       /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW
                                          of `ab` */
-    struct name_list prices;    /* LABEL=AMOUNT and currency, as typed; report checks them */
-    char *overlay_path;         /* published points for the charts; NULL = not given */
-    bool is_fleet;              /* report: the boards of a fleet */
-    struct name_list nodes;     /* hosts that should have a record there */
-    bool is_history;            /* report: a line for each case over commits */
-    bool resume;                /* continue the record file of --jsonl or --out */
-    bool overwrite;             /* replace the record in the folder of --out */
-    double max_time_s;          /* no problem is begun later; NaN = not given */
-    char *deciding;             /* the options that the rows depend on, as typed, in the order of the table */
-    double preheat_s;           /* NaN = not given: 0, and 3 in the processes of ab and gate */
-    struct int_list points;     /* run only these problems of the plan, numbered from 0; not given: all */
+    struct name_list prices;      /* LABEL=AMOUNT and currency, as typed; report checks them */
+    char *overlay_path;           /* published points for the charts; NULL = not given */
+    bool is_fleet;                /* report: the boards of a fleet */
+    struct name_list nodes;       /* hosts that should have a record there */
+    bool is_history;              /* report: a line for each case over commits */
+    bool resume;                  /* continue the record file of --jsonl or --out */
+    bool overwrite;               /* replace the record in the folder of --out */
+    double max_time_s;            /* no problem is begun later; NaN = not given */
+    char *tuned_path, *tuned_out; /* files of tuned choices, to be taken and to be written; NULL = not given */
+    char *deciding;               /* the options that the rows depend on, as typed, in the order of the table */
+    double preheat_s;             /* NaN = not given: 0, and 3 in the processes of ab and gate */
+    struct int_list points;       /* run only these problems of the plan, numbered from 0; not given: all */
     /* gate and ab */
     struct name_list baselines, currents; /* record files */
     char *floors, *junit_path;            /* NULL = not given */

@@ -85,7 +85,7 @@ static bool check_8_bits(const struct parse *p)
                                        "which are not quantised"};
     const struct options *o = p->o;
     const char *const narrow = first_dtype(o, true), *const wide = first_dtype(o, false);
-    const bool has_options = 1 << p->command->command & (FOR_RUNS | FOR_GATES);
+    const bool has_options = 1 << p->command->command & (FOR_RUNS | FOR_GATES | FOR_TUNE);
     for (int i = 0; i < 4 && has_options; i++) {
         const char *const value = typed(p, own[i]);
         if (!value || (!o->dtypes_given && (o->input_dir || o->outputs_dir)))
@@ -149,8 +149,8 @@ static bool check_decode(const struct parse *p)
     if (o->block_masks.count)
         return options_refuse("--block-mask", typed(p, "--block-mask"),
                               "cannot be used with --mode decode, whose few rows have no blocks; must be left out");
-    if ((o->command == COMMAND_SWEEP || o->command == COMMAND_GATE || o->command == COMMAND_AB) && !o->kv_lens.count &&
-        !o->lengths.count && !o->input_dir && o->preset == PRESET_NONE)
+    if (1 << o->command & FOR_TIMED && !o->files.count && !o->kv_lens.count && !o->lengths.count && !o->input_dir &&
+        o->preset == PRESET_NONE)
         return options_refuse("--mode", "decode",
                               "needs the lengths of the caches: --kv-len N, --lengths SPEC or a --preset");
     return true;
@@ -363,7 +363,7 @@ static bool check_outputs(const struct parse *p)
         return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
     if (!check_overwrite(o))
         return false;
-    if (o->resume && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
+    if (o->resume && o->command == COMMAND_SWEEP && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
         return options_refuse("--resume", NULL,
                               "needs the record to continue: the --out DIR or the --jsonl PATH of "
                               "the run");
@@ -430,6 +430,19 @@ static bool check_gate(const struct parse *p)
         if (!check_input(o, "--current", o->currents.names[i], outputs, OUTPUTS))
             return false;
     return check_input(o, "--floors", o->floors, outputs, OUTPUTS);
+}
+
+static bool check_tune(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (o->impls.count != 1)
+        return options_refuse("tune", NULL, "needs one implementation, whose variants it tries: --impl NAME");
+    if (!o->tuned_out)
+        return options_refuse("tune", NULL, "needs a file for its choices: --write FILE");
+    if (o->files.count && o->random_count)
+        return options_refuse("--random", typed(p, "--random"),
+                              "cannot be used with a record, whose problems are tried; give one of them");
+    return true;
 }
 
 static bool check_ab(const struct parse *p)
@@ -576,6 +589,7 @@ bool options_check(const struct parse *p)
         return options_refuse("--overlay", o->overlay_path, "cannot be used with --plot none; must be left out");
     const bool is_good = o->command == COMMAND_GATE     ? check_gate(p)
                          : o->command == COMMAND_AB     ? check_ab(p)
+                         : o->command == COMMAND_TUNE   ? check_tune(p)
                          : o->command == COMMAND_REPORT ? check_report(p)
                          : o->command == COMMAND_PLOT   ? check_plot(p)
                          : o->command == COMMAND_VERIFY ? check_stored(p) && check_invariance(p)

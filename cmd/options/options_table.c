@@ -56,7 +56,7 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_SWEEP,
+     .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_SWEEP | FOR_TUNE,
      .detail = "A set of problems and of measuring times, see Presets. Every other option overrides its part of it."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("ci; the baseline's"),
      .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_GATES,
@@ -76,22 +76,22 @@ const struct option_def option_table[] = {
     {"--no-causal", NULL, KIND_NO_CAUSAL, AT(causal), GIVEN(causal_given), .help = "mask; --causal alone = yes",
      .commands = FOR_PROBLEMS, .detail = "The same as --causal=no."},
     {"--d", "--headdim", KIND_DIMS, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64,128"), .unit = "N,...",
-     .help = "head dims, multiples of 8; 192x128: V has 128", .commands = FOR_RUNS | FOR_GATES,
+     .help = "head dims, multiples of 8; 192x128: V has 128", .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = HEAD_DIMS_DETAIL},
     {"--d", "--headdim", KIND_DIMS, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64"), .unit = "N,...",
      .help = "head dims, multiples of 8 up to 256", .commands = FOR_SELFTEST, .detail = HEAD_DIMS_DETAIL},
     {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 1, .max = INT32_MAX, LATE("1k:16k:*2"), .unit = "N,...",
-     .help = "query lengths", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "query lengths", .commands = FOR_TIMED,
      .detail = "Query lengths; also the key lengths where --kv-len is not given. The default is the preset's."},
     {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 128, .max = 1 << 20, LATE("1k,16k"), .unit = "N,...",
      .help = "lengths, a tile of keys at least", .commands = FOR_SELFTEST,
      .detail = "Query and key lengths; of packed sequences and caches the longest. One fault needs two tiles of 128 "
                "keys."},
     {"--kv-len", NULL, KIND_COUNT_LIST, AT(kv_lens), .min = 1, .max = INT32_MAX, LATE("equal"), .unit = "N,...",
-     .help = "key lengths, each with each --seqlen", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "key lengths, each with each --seqlen", .commands = FOR_TIMED,
      .detail = "Key lengths; each is combined with each query length. In decode the lengths of the caches."},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names,
-     LATE("fp16 on CUDA, fp32 on CPU"), .help = "types of the tensors", .commands = FOR_RUNS | FOR_GATES,
+     LATE("fp16 on CUDA, fp32 on CPU"), .help = "types of the tensors", .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = DTYPE_DETAIL DTYPE_8_BIT_DETAIL
      " The presets ci and acceptance take bf16 on a GPU, full and verify fp16 and bf16."},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names, LATE("all"),
@@ -99,38 +99,38 @@ const struct option_def option_table[] = {
      .detail = DTYPE_DETAIL " e4m3 and e5m2, forward: with "
                             "the faults of their scales."},
     {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
-     .commands = FOR_SWEEP | FOR_GATES, .is_joined = true,
+     .commands = FOR_TIMED, .is_joined = true,
      .detail = "Tokens of one problem: the batch is tokens / query length, at least 1. Not with --batch."},
     {"--hidden", NULL, KIND_COUNT, AT(hidden), .min = 1, .max = INT32_MAX, LATE("2048"), .unit = "N",
-     .help = "batch = tokens/n, heads = hidden/d", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "batch = tokens/n, heads = hidden/d", .commands = FOR_TIMED,
      .detail = "Width of the model: there are hidden / head dim heads, at least 1. Not with --heads."},
-    {"--batch", NULL, KIND_COUNT_LIST, AT(batches), .min = 1, .max = INT32_MAX, .unit = "N,...",
-     .commands = FOR_SWEEP | FOR_GATES, .is_joined = true,
+    {"--batch", NULL, KIND_COUNT_LIST, AT(batches), .min = 1, .max = INT32_MAX, .unit = "N,...", .commands = FOR_TIMED,
+     .is_joined = true,
      .detail = "Sequences of one problem, instead of --total-tokens. Lists of --batch, --heads and --kv-heads are "
                "crossed."},
-    {"--heads", NULL, KIND_COUNT_LIST, AT(heads), .min = 1, .max = INT32_MAX, .unit = "N,...",
-     .commands = FOR_SWEEP | FOR_GATES, .is_joined = true, .detail = "Query heads, instead of --hidden."},
+    {"--heads", NULL, KIND_COUNT_LIST, AT(heads), .min = 1, .max = INT32_MAX, .unit = "N,...", .commands = FOR_TIMED,
+     .is_joined = true, .detail = "Query heads, instead of --hidden."},
     {"--heads", NULL, KIND_COUNT, AT(selftest_heads), .min = 2, .max = 1024, LATE("2"), .unit = "N",
      .help = "heads, with a batch of 1", .commands = FOR_SELFTEST,
      .detail = "Heads, with a batch of 1; at least 2, because one fault exchanges two of them."},
     {"--kv-heads", NULL, KIND_COUNT_LIST, AT(kv_heads), .min = 1, .max = INT32_MAX, .unit = "N,...",
-     .help = "instead of those; kv-heads divides heads [= heads]", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "instead of those; kv-heads divides heads [= heads]", .commands = FOR_TIMED,
      .detail = "Heads of K and V; must divide the query heads. The default is as many as query heads."},
     {"--shape", NULL, KIND_SHAPES, AT(shapes), .unit = "QxK,...", .help = "query x key heads, not crossed",
-     .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .is_rare = true, .commands = FOR_TIMED,
      .detail = "Pairs of query heads and key heads, as 32x8,64x8, instead of --heads and --kv-heads, whose lists are "
                "crossed."},
     {"--window-left", NULL, KIND_WINDOWS, AT(windows_left), .min = 0, .max = INT32_MAX, .unit = "N,...",
-     .help = "keys before the diagonal", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "keys before the diagonal", .is_rare = true, .commands = FOR_TIMED,
      .detail =
          "Keys that a row sees before its diagonal, which ends at the bottom right; the diagonal's own key is seen "
          "too. 0 is the diagonal alone, none or -1 all keys, as without the option. A list makes several problems."},
     {"--window-right", NULL, KIND_WINDOWS, AT(windows_right), .min = 0, .max = INT32_MAX, .unit = "N,...",
-     .help = "keys after the diagonal", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "keys after the diagonal", .is_rare = true, .commands = FOR_TIMED,
      .detail = "The same after the diagonal. The causal mask has 0 there: more than 0 is refused with --causal, and "
                "where --causal is not given it runs without the causal mask alone."},
     {"--lengths", NULL, KIND_WORDS, AT(lengths), LATE("fixed"), .unit = "SPEC,...",
-     .help = "sequences of different lengths, packed", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "sequences of different lengths, packed", .is_rare = true, .commands = FOR_TIMED,
      .detail =
          "Sequences of different lengths, packed one behind the other, instead of --seqlen, --kv-len and --batch. "
          "uniform:LO:HI and lognormal:MEAN:SIGMA draw lengths from --seed until --total-tokens are used up, the last "
@@ -142,88 +142,89 @@ const struct option_def option_table[] = {
          "sequence, too, as in a batch of chunks of a prefill beside decode, and replace --seqlen."},
     {"--page-size", NULL, KIND_COUNT, AT(attributes.page_size), GIVEN(page_size_given), .min = 0, .max = PAGE_SIZE_MAX,
      .multiple = 8, .fallback = "0", .unit = "N", .help = "rows of a page of the cache", .is_rare = true,
-     .commands = FOR_SWEEP | FOR_GATES,
+     .commands = FOR_TIMED,
      .detail =
          "Rows of a page of the cache, a multiple of 8; 0 is a contiguous cache. Pages lie in an order drawn from "
          "--seed; what no sequence uses is NaN."},
     {"--cache-dtype", NULL, KIND_CHOICE_SET, AT(cache_dtypes), .choices = cache_dtype_names, .fallback = "none",
-     .help = "8-bit K and V of a cache, 16-bit Q", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "8-bit K and V of a cache, 16-bit Q", .is_rare = true, .commands = FOR_TIMED,
      .detail = "Types of K and V of a cache in --mode decode, beside Q and O in 16 bits; none: that of Q. They are "
                "drawn in the "
                "type of Q and quantised before the timing, with a scale for each sequence and key head. Without "
                "--dtype a CPU, "
                "which computes in fp32, takes a Q in bf16."},
     {"--block-mask", NULL, KIND_WORDS, AT(block_masks), LATE("none"), .unit = "SPEC,...",
-     .help = "computes some blocks of S only", .is_rare = true, .is_joined = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "computes some blocks of S only", .is_rare = true, .is_joined = true, .commands = FOR_TIMED,
      .detail = "Blocks of rows and keys that are computed; the others are not visible. random:DENSITY: each with this "
                "probability, other ones for each query head; local:N: at most N blocks from the diagonal; strided:N: "
                "every Nth from the diagonal on; @FILE.npy: uint8 or bool [batch or 1, heads or 1, blocks of rows, "
                "blocks of keys]; none. With the causal mask and windows what both let through is visible."},
     {"--mask-block", NULL, KIND_COUNT, AT(mask_block), .min = 8, .max = 65536, .multiple = 8, LATE("128"), .unit = "N",
-     .help = "blocks of S that are computed", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "blocks of S that are computed", .is_rare = true, .commands = FOR_TIMED,
      .detail = "Rows and keys of a block of --block-mask, a multiple of 8."},
     {"--dropout", NULL, KIND_REAL, AT(attributes.dropout), .min = 0, .max = 0.9999, .fallback = "0", .unit = "P",
-     .help = "dropout after the softmax", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "dropout after the softmax", .is_rare = true, .commands = FOR_TIMED,
      .detail = "Probability with which an element of P is dropped after the softmax; what is kept is multiplied by 1 / "
                "(1 - P). docs/design.md says which elements they are; every implementation has the same ones."},
     {"--dropout-seed", NULL, KIND_COUNT, AT(attributes.dropout_seed), .min = 0, .max = 9223372036854775807.0,
-     .fallback = "0", .unit = "N", .help = "random seed of dropout", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .fallback = "0", .unit = "N", .help = "random seed of dropout", .is_rare = true, .commands = FOR_TIMED,
      .detail = "Random seed of dropout."},
     {"--softcap", NULL, KIND_REAL, AT(attributes.softcap), .min = 0, .max = 1e6, .fallback = "0", .unit = "X",
-     .help = "bound of the logits", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "bound of the logits", .is_rare = true, .commands = FOR_TIMED,
      .detail = "S = X tanh(scale Q K^T / X), before the mask; 0 is none."},
     {"--sink", NULL, KIND_FLAG, AT(attributes.has_sink), .help = "a logit a head in the denominator", .is_rare = true,
-     .commands = FOR_SWEEP | FOR_GATES,
+     .commands = FOR_TIMED,
      .detail =
          "An attention sink: one logit of each query head, N(0,1) from --seed (with --input from sink.npy), which "
          "is added to the denominator of the softmax alone. LSE includes it; the backward also makes dSink."},
     {"--alibi", NULL, KIND_FLAG, AT(attributes.has_alibi), .help = "ALiBi's bias of the distance", .is_rare = true,
-     .commands = FOR_SWEEP | FOR_GATES,
+     .commands = FOR_TIMED,
      .detail =
          "ALiBi: S of row i and key j is lowered by slope |i + kv_len - q_len - j|, behind the scale and the softcap "
          "and before the masks; the slope of query head h is 2^(-8 (h + 1) / heads)."},
     {"--bias", NULL, KIND_CHOICE, AT(bias), .choices = problem_bias_names, .fallback = "none",
-     .unit = "full|heads|batch", .help = "a matrix that is added to S", .is_rare = true,
-     .commands = FOR_SWEEP | FOR_GATES,
+     .unit = "full|heads|batch", .help = "a matrix that is added to S", .is_rare = true, .commands = FOR_TIMED,
      .detail =
          "A bias [batch or 1, heads or 1, rows, keys] that is added to S, behind the scale and the softcap and before "
          "the masks, drawn like the inputs, in the 16-bit type of Q or in fp32. full: of each sequence and query head; "
          "heads: of each query head, for all sequences; batch: of each sequence, for all heads. The backward also "
          "makes dBias. Not with --alibi."},
     {"--out-dtype", NULL, KIND_CHOICE_SET, AT(out_dtypes), .choices = out_dtype_names, .fallback = "bf16",
-     .help = "output of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
+     .help = "output of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = "Types of O where the inputs have 8 bits."},
     {"--fp8-scale", NULL, KIND_CHOICE_SET, AT(fp8_scales), .choices = problem_quant_names + ATTN_SCALE_TENSOR,
-     .fallback = "tensor", .help = "scales of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
+     .fallback = "tensor", .help = "scales of 8-bit inputs", .is_rare = true,
+     .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail =
          "What the scales of 8-bit inputs are for; an element is what is stored times its scale. tensor: one for "
          "each of Q, K and V; head: for each sequence and key head, Q's for the query heads of its group; block: "
          "for each block of rows of a head. The inputs are drawn in bf16 and quantised before the timing: a scale "
          "is the largest value divided by the largest of the type."},
     {"--scale-block", NULL, KIND_COUNT, AT(scale_block), .min = 1, .max = 65536, LATE("128"), .unit = "N",
-     .help = "rows of a block of them", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
+     .help = "rows of a block of them", .is_rare = true, .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = "Rows of a block of --fp8-scale block."},
     {"--hadamard", NULL, KIND_FLAG, AT(hadamard), .help = "rotate Q and K before quantising", .is_rare = true,
-     .commands = FOR_RUNS | FOR_GATES,
+     .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = "Multiplies each row of Q and of K by the same random-sign Hadamard matrix, made from the seed, before "
                "they are quantised to 8 bits; head dims must be powers of two."},
     {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = problem_layout_names, .fallback = "bshd",
-     .help = "batch, s = length, heads, d in memory", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "batch, s = length, heads, d in memory", .commands = FOR_TIMED,
      .detail = "Order of the dimensions in memory, the last one contiguous: batch (b), length (s), heads (h), head dim "
                "(d)."},
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e4, LATE("1/sqrt(d)"), .unit = "X",
-     .help = "factor of Q K^T", .commands = FOR_RUNS | FOR_GATES, .detail = "The factor of Q K^T before the softmax."},
+     .help = "factor of Q K^T", .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
+     .detail = "The factor of Q K^T before the softmax."},
     {"--dist", NULL, KIND_CHOICE_SET, AT(dists), GIVEN(dists_given), .choices = problem_dist_names, .choices_shown = 3,
-     .fallback = "normal", .is_joined = true, .commands = FOR_SWEEP | FOR_GATES, .detail = DIST_DETAIL},
+     .fallback = "normal", .is_joined = true, .commands = FOR_TIMED, .detail = DIST_DETAIL},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = problem_dist_names, .choices_shown = 3, .fallback = "normal",
      .help = "inputs; also sharp, huge, peak, constant, tiny, ...", .commands = FOR_SELFTEST, .detail = DIST_DETAIL},
     {"--logit-std", NULL, KIND_REAL_LIST, AT(logit_stds), .min = 0.001, .max = 1000, LATE("as drawn"), .unit = "X,...",
-     .help = "inputs, size of their logits", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "inputs, size of their logits", .commands = FOR_TIMED,
      .detail = "Scales Q so that the logits, scale Q K^T, have this standard deviation; with normal inputs and the "
                "default scale it is 1 as drawn. For the distributions normal, uniform, sharp and huge; each value with "
                "each of them."},
     {"--logit-mean", NULL, KIND_REAL_LIST, AT(logit_means), .min = -20000, .max = 20000, LATE("0"), .unit = "X,...",
-     .help = "inputs, what all logits have in common", .commands = FOR_SWEEP | FOR_GATES, .is_rare = true,
+     .help = "inputs, what all logits have in common", .commands = FOR_TIMED, .is_rare = true,
      .detail =
          "Adds X to every logit, by the first columns of Q and K: softmax does not change, but a logit this large "
          "has fewer digits left. Served models have been seen with -20000. For the distributions that --logit-std "
@@ -248,6 +249,11 @@ const struct option_def option_table[] = {
          "GPU also launches from a CUDA graph; in the modes, masks, dtypes, scales and head dims of the options. "
          "--seed chooses them; the key of "
          "problem n begins with rn, so that --only rn runs it alone. Refusals are counted by their reason."},
+    {"--random", NULL, KIND_COUNT, AT(random_count), .min = 1, .max = 4096, .unit = "N",
+     .help = "N random problems, which --seed chooses", .commands = FOR_TUNE,
+     .detail = "N random problems of dense attention instead of those of the preset: lengths from 100 to 20k, 1 to 512 "
+               "sequences x heads, grouped heads, fp16 and bf16; on a CPU smaller ones in fp32. Of --mode, --causal, "
+               "--dtype and --d only what these say."},
     {"--only", NULL, KIND_TEXT, AT(only), .unit = "KEY", .help = "only the problem of this key, or with these words",
      .commands = FOR_VERIFY,
      .detail = "Only the problem whose key this is, or those whose keys have it as a part, as peak or bwd-causal, or "
@@ -273,6 +279,9 @@ const struct option_def option_table[] = {
      .help = "what is compared", .group = GROUP_IMPL, .commands = FOR_GATES,
      .detail = "Implementations that are compared, as fabench list names them: fused in ab, those of the baseline in "
                "gate."},
+    {"--impl", NULL, KIND_NAMES, AT(impls), .unit = "NAME", .help = "whose variants are tried", .group = GROUP_IMPL,
+     .commands = FOR_TUNE,
+     .detail = "The implementation whose variants are tried, one that fabench list shows with variants."},
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused, else naive"), .unit = "NAME,...",
      .help = "computes the right results", .group = GROUP_IMPL, .commands = FOR_SELFTEST,
      .detail = "The implementation whose right results get the faults."},
@@ -280,6 +289,10 @@ const struct option_def option_table[] = {
      .help = "shared library with more implementations; repeatable", .group = GROUP_IMPL,
      .commands = FOR_PROBLEMS | FOR_LIST,
      .detail = "A shared library with more implementations; may be given several times. See examples/plugin."},
+    {"--tuned", NULL, KIND_IN_FILE, AT(tuned_path), .unit = "FILE", .help = "variants that fabench tune has found",
+     .is_rare = true, .group = GROUP_IMPL, .commands = FOR_RUNS,
+     .detail = "A file of fabench tune: implementations take the variants that it has for a problem, others and other "
+               "problems what they choose themselves. A file of another device or build ends the run with 5."},
     {"--peer", NULL, KIND_TEXT, AT(peer), LATE("cudnn"), .unit = "NAME", .group = GROUP_IMPL, .commands = FOR_SWEEP,
      .is_joined = true,
      .detail =
@@ -292,7 +305,7 @@ const struct option_def option_table[] = {
      .group = GROUP_IMPL, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Asks for outputs with the same bits in every run. An implementation that cannot promise it refuses."},
     {"--splits", NULL, KIND_COUNT, AT(splits), .min = 0, .max = 1024, .fallback = "0", .unit = "N",
-     .help = "parts of the keys in decode", .is_rare = true, .group = GROUP_IMPL, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "parts of the keys in decode", .is_rare = true, .group = GROUP_IMPL, .commands = FOR_TIMED,
      .detail =
          "Parts into which the keys of a row are split in --mode decode, each computed by itself and then merged; "
          "0 is the implementation's choice. One that cannot split refuses. Rows of different splits are the same "
@@ -302,7 +315,7 @@ const struct option_def option_table[] = {
      .detail = "auto is the first CUDA device, else the CPU. all, or several as cuda:0,cuda:2: one record of all these "
                "devices, each with a supervisor, a worker and a lock of its own, and a summary by board."},
     {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
-     .group = GROUP_IMPL, .commands = FOR_GATES | FOR_SELFTEST | FOR_LIST,
+     .group = GROUP_IMPL, .commands = FOR_GATES | FOR_SELFTEST | FOR_LIST | FOR_TUNE,
      .detail = "auto is the first CUDA device, else the CPU; ab and gate take the CPU only where it is named."},
     {"--one-by-one", NULL, KIND_FLAG, AT(one_by_one), .help = "several devices in turn, not together", .is_rare = true,
      .group = GROUP_IMPL, .commands = FOR_RUNS,
@@ -328,11 +341,11 @@ const struct option_def option_table[] = {
      .detail = "Compares the results with an fp32 reference. full: every element; sample: the query heads of the first "
                "and of the last pair of sequence and key head."},
     {"--atol", NULL, KIND_REAL, AT(atol), .min = 0, .max = 1e6, .unit = "X", .group = GROUP_CHECK,
-     .commands = FOR_RUNS | FOR_GATES, .is_joined = true,
+     .commands = FOR_RUNS | FOR_GATES | FOR_TUNE, .is_joined = true,
      .detail = "Absolute tolerance of an element. With --atol or --rtol these are used as given instead of the bounds "
                "that follow from type and row."},
     {"--rtol", NULL, KIND_REAL, AT(rtol), .min = 0, .max = 1e6, .unit = "X", .help = "used as given [by dtype and row]",
-     .group = GROUP_CHECK, .commands = FOR_RUNS | FOR_GATES,
+     .group = GROUP_CHECK, .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = "Tolerance relative to the reference; see --atol."},
     {"--repeats", NULL, KIND_COUNT, AT(repeats), .min = 0, .max = 1000000, .fallback = "5", .unit = "N",
      .help = "more runs, whose bits must agree", .group = GROUP_CHECK, .commands = FOR_VERIFY,
@@ -353,23 +366,22 @@ const struct option_def option_table[] = {
                "lse.npy may be absent. See examples/python."},
 
     {"--warmup-ms", NULL, KIND_REAL, AT(warmup_ms), .min = 0, .max = 3600000, LATE("500"), .unit = "X",
-     .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES, .is_joined = true,
+     .group = GROUP_MEASURE, .commands = FOR_TIMED, .is_joined = true,
      .detail = "Least time of the warm-up before the samples of a problem, in milliseconds. The default is the "
                "preset's."},
     {"--min-time-ms", NULL, KIND_REAL, AT(min_time_ms), .min = 0, .max = 3600000, LATE("500"), .unit = "X",
-     .help = "least time of warm-up and of samples", .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "least time of warm-up and of samples", .group = GROUP_MEASURE, .commands = FOR_TIMED,
      .detail = "Least time that the samples of an implementation take together, in milliseconds. The default is the "
                "preset's."},
     {"--samples", NULL, KIND_COUNT, AT(samples), .min = 1, .max = 1000000, LATE("30"), .unit = "N",
-     .help = "least number of samples", .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "least number of samples", .group = GROUP_MEASURE, .commands = FOR_TIMED,
      .detail = "Least number of samples of each implementation. The default is the preset's."},
     {"--max-noise", NULL, KIND_PERCENT, AT(max_noise_pct), .min = 0.001, .max = 100, LATE("0.5%"), .unit = "P%",
-     .help = "half-width of 95 % intervals: median, ratio", .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "half-width of 95 % intervals: median, ratio", .group = GROUP_MEASURE, .commands = FOR_TIMED,
      .detail = "Sampling goes on until the half-widths of the 95 % intervals of the median time and of the ratios are "
                "below this, or the time limit of the sampling is reached."},
     {"--preheat-s", NULL, KIND_REAL, AT(preheat_s), .min = 0, .max = 3600, LATE("0; 3 of ab and gate"), .unit = "X",
-     .help = "load before the first problem", .is_rare = true, .group = GROUP_MEASURE,
-     .commands = FOR_SWEEP | FOR_GATES,
+     .help = "load before the first problem", .is_rare = true, .group = GROUP_MEASURE, .commands = FOR_TIMED,
      .detail = "Seconds of load on the device before the first problem, so that all problems meet a warm device."},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
      .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = FOR_PROBLEMS,
@@ -380,7 +392,7 @@ const struct option_def option_table[] = {
      .detail = "Seconds of uninterrupted load for each row, from which sustained TFLOPS, power and energy come; 0 is "
                "none. At least 2, because the device's energy counter moves in steps; 10 is better."},
     {"--l2", NULL, KIND_CHOICE, AT(l2), .choices = problem_l2_names, .fallback = "cold",
-     .help = "L2 cache before each sample", .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "L2 cache before each sample", .group = GROUP_MEASURE, .commands = FOR_TIMED,
      .detail = "State of the L2 cache before each sample. cold: overwritten with other data; hot: as the previous "
                "launch left it."},
     {"--points", NULL, KIND_COUNT_LIST, AT(points), .min = 0, .max = 99999, .unit = "N,...", .is_hidden = true,
@@ -441,6 +453,17 @@ const struct option_def option_table[] = {
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("none"), .unit = "DIR|none",
      .help = "keeps every process' record, and verdicts.csv", .group = GROUP_OUTPUT, .commands = FOR_GATES,
      .detail = "A folder that keeps the record of every process, and verdicts.csv."},
+    {"--write", NULL, KIND_OUT_FILE, AT(tuned_out), .unit = "FILE", .help = "where the choices go; for --tuned FILE",
+     .group = GROUP_OUTPUT, .commands = FOR_TUNE,
+     .detail = "The file that gets a line for each problem as soon as it is done; --tuned takes it."},
+    {"--resume", NULL, KIND_FLAG, AT(resume), .group = GROUP_OUTPUT, .commands = FOR_TUNE, .is_joined = true,
+     .detail = "Goes on with the file of --write; its problems are not tried again."},
+    {"--overwrite", NULL, KIND_FLAG, AT(overwrite), .group = GROUP_OUTPUT, .commands = FOR_TUNE, .is_joined = true,
+     .detail = "Replaces the file of --write."},
+    {"--max-time-s", NULL, KIND_REAL, AT(max_time_s), .min = 0.1, .max = 86400, LATE("no limit"), .unit = "X",
+     .help = "go on with that file, replace it; a part of the problems", .group = GROUP_OUTPUT, .commands = FOR_TUNE,
+     .detail = "Seconds after which no other problem is begun; at least one is tried. The exit code is then 130, and "
+               "--resume goes on."},
     {"--resume", NULL, KIND_FLAG, AT(resume), .group = GROUP_OUTPUT, .commands = FOR_SWEEP, .is_joined = true,
      .detail = "Continues the record in --out or --jsonl that an interrupted sweep left; rows in it are not measured "
                "again, except those whose process was killed."},
@@ -503,14 +526,14 @@ const struct option_def option_table[] = {
          "Instead of the page: a line for each problem and implementation over the commits (or labels) of all files, "
          "in the order in which they were measured, each with its band, and the largest loss from one to the "
          "next. To stdout; --out none prints Markdown, --out DIR writes DIR/history.md."},
-    {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
-     .group = GROUP_OUTPUT, .commands = FOR_RUNS,
+    {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
+     .is_joined = true,
      .detail = "Writes the inputs of each problem (in backward with the reference's O and LSE) with the reference's "
                "results (o_reference.npy) into a folder of its own in this one, the results of each implementation "
                "and their differences from the reference (o.npy, o_difference.npy) into a folder NAME in that, and "
                "beside them a tensors.json that says what the problem is and what the files hold."},
     {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
-     .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
+     .help = "the tensors as .npy files here, of these types", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
      .detail = "NumPy has no bfloat16: natively its bits are stored as 16-bit integers. float32 changes no value."},
     {"--exit-style", NULL, KIND_CHOICE, AT(exit_style), .choices = exit_style_names, .fallback = "plain",
      .help = "exit codes of Nagios or Slurm", .is_rare = true, .group = GROUP_OUTPUT,

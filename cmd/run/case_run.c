@@ -53,6 +53,22 @@ static void free_contender(struct problem_run *run, struct contender *c)
     record_row_free(&c->row);
 }
 
+/* The variant that --tuned has for the problem, where neither the user nor a mode has one. NULL with the reason where
+ * the implementation refuses it. */
+static const struct attn_impl *take_tuned(const struct problem_run *run, const struct attn_impl *impl,
+                                          struct attn_request *request, struct attn_message *why)
+{
+    const struct case_setting *s = run->setting;
+    if (!impl || !s->tuned || request->variant || request->deterministic || request->invariant || request->splits)
+        return impl;
+    const struct problem_key key = plan_item_key(run->item, s->options->l2);
+    const struct tuned_choice *choice = tuned_find(s->tuned, impl->name, &key);
+    if (!choice || strcmp(choice->variant, choice->built_in) == 0)
+        return impl;
+    request->variant = choice->variant;
+    return impl->accepts(request, why) == ATTN_OK ? impl : NULL;
+}
+
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
  * problem. */
 static enum attn_status start_contender(struct problem_run *run, int slot, struct attn_message *why)
@@ -69,7 +85,7 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
                                        .outputs = problem_wanted_outputs(&run->item->problem, run->item->mode),
                                        .variant = s->options->variant};
     case_report_stage(run, STAGE_PREPARE, slot);
-    c->impl = impl_resolve(&s->slots[slot], &c->request, why);
+    c->impl = take_tuned(run, impl_resolve(&s->slots[slot], &c->request, why), &c->request, why);
     case_after_call(run);
     row_begin(&c->row, s->options, s->facts, run->item, s->slots[slot].name,
               impl_recorded_name(&s->slots[slot], c->impl));

@@ -4,6 +4,7 @@
 
 #include "cmd/device/implementations.h"
 #include "cmd/run/row.h"
+#include "cmd/run/tuned.h"
 
 enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME, STAGE_SUSTAIN };
 
@@ -43,8 +44,9 @@ struct case_setting {
     const struct run_facts *facts;
     const struct impl_slot *slots;
     int slot_count;
-    bool timed;    /* false: verify */
-    bool is_first; /* this process has timed nothing yet: preheat first, as the plan says */
+    const struct tuned *tuned; /* variants for problems; NULL = none */
+    bool timed;                /* false: verify */
+    bool is_first;             /* this process has timed nothing yet: preheat first, as the plan says */
     bool use_nvml;
     struct case_hooks hooks;
 };

@@ -7,6 +7,7 @@
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/program.h"
 #include "cmd/device/inputs.h"
 #include "cmd/device/stored_outputs.h"
@@ -110,6 +111,24 @@ static bool flushes_caches(const struct options *o)
     return o->command == COMMAND_SWEEP && o->l2 == L2_COLD && !o->dry_run && !o->profile;
 }
 
+/* The choices of --tuned, which must have been made here. */
+static int read_tuned(const struct options *o, struct session *s)
+{
+    struct attn_message why = {""};
+    if (!o->tuned_path)
+        return EXIT_OK;
+    if (!tuned_read(o->tuned_path, &s->tuned, &why)) {
+        log_error("--tuned %s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
+    json_t *here = tuned_header(&s->backend.info);
+    const bool fits = tuned_fits(&s->tuned, here, &why);
+    json_decref(here);
+    if (!fits)
+        log_error("--tuned %s %s", path_shown(o->tuned_path).text, why.text);
+    return fits ? EXIT_OK : EXIT_NOT_COMPARABLE;
+}
+
 int session_open(const struct options *o, const char *run_id, bool say_choice, struct session *s)
 {
     struct attn_message why = {""};
@@ -153,6 +172,8 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
                      : plan_make(o, s->is_plan_only ? ATTN_CUDA : s->backend.device.platform, &s->plan);
     if (status == EXIT_OK && o->outputs_dir)
         status = stored_outputs_select(&s->plan, &o->impls, s->slots, &s->slot_count);
+    if (status == EXIT_OK)
+        status = read_tuned(o, s);
     if (status == EXIT_OK && !are_inputs_readable(&s->plan, &why)) {
         log_error("%s: %s", o->outputs_dir ? "--outputs" : "--input", why.text);
         status = EXIT_IO;
@@ -172,6 +193,7 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
 void session_close(struct session *s)
 {
     nvml_close();
+    tuned_free(&s->tuned);
     plan_free(&s->plan);
     impls_free(&s->impls);
     s->backend.ops->close(&s->backend);

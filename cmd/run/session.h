@@ -9,6 +9,7 @@
 #include "cmd/device/nvml.h"
 #include "cmd/plan/plan.h"
 #include "cmd/run/row.h"
+#include "cmd/run/tuned.h"
 
 /* Opens the device, loads the libraries and makes the plan, for worker, list, info, --dry-run and --profile. EXIT_OK,
  * or a code after one sentence on stderr. */
@@ -19,7 +20,8 @@ struct session {
     struct impl_slot slots[IMPL_MAX_SLOTS];
     int slot_count;
     struct run_facts facts;
-    bool is_plan_only; /* --dry-run of a preset for GPUs where there is none: the plan of a GPU, no slots */
+    struct tuned tuned; /* of --tuned; count 0 = none */
+    bool is_plan_only;  /* --dry-run of a preset for GPUs where there is none: the plan of a GPU, no slots */
     struct nvml_identity nvml;
     char nvml_problem[128]; /* empty when NVML is there */
 };

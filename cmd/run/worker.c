@@ -292,6 +292,7 @@ int worker_run(const struct worker_task *task)
                                    .facts = &session.facts,
                                    .slots = session.slots,
                                    .slot_count = session.slot_count,
+                                   .tuned = session.tuned.count > 0 ? &session.tuned : NULL,
                                    .timed = task->options->command == COMMAND_SWEEP,
                                    .use_nvml = session.nvml_problem[0] == 0,
                                    .hooks = {.context = &w,

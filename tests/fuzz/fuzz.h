@@ -16,9 +16,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef int fuzz_target(const uint8_t *data, size_t size);
-fuzz_target fuzz_text, fuzz_options;                                      /* targets_file.c */
-fuzz_target fuzz_npy, fuzz_csv, fuzz_floors, fuzz_overlay, fuzz_dump;     /* targets_file.c */
-fuzz_target fuzz_record, fuzz_resume, fuzz_gate, fuzz_report, fuzz_chart; /* targets_record.c */
+fuzz_target fuzz_text, fuzz_options;                                              /* targets_file.c */
+fuzz_target fuzz_npy, fuzz_csv, fuzz_floors, fuzz_overlay, fuzz_dump, fuzz_tuned; /* targets_file.c */
+fuzz_target fuzz_record, fuzz_resume, fuzz_gate, fuzz_report, fuzz_chart;         /* targets_record.c */
 
 /* Stops the process, with the condition on the real stderr. */
 #define FUZZ_CHECK(condition) ((condition) ? (void)0 : fuzz_fail(__FILE__, __LINE__, #condition))

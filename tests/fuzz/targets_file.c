@@ -17,6 +17,7 @@
 #include "cmd/plan/plan.h"
 #include "cmd/problem/problem_key.h"
 #include "cmd/record/record_file.h"
+#include "cmd/run/tuned.h"
 #include "tests/fuzz/fuzz.h"
 
 /* ---- fuzz_npy ---- */
@@ -109,6 +110,28 @@ int fuzz_csv(const uint8_t *data, size_t size)
         name_list_free(&rows[i]);
     free(rows);
     csv_free(&row);
+    return 0;
+}
+
+/* ---- fuzz_tuned ---- */
+
+/* A file of tuned choices: each is found again, and its line is one. */
+int fuzz_tuned(const uint8_t *data, size_t size)
+{
+    struct attn_message why = {""};
+    struct tuned tuned;
+    if (!tuned_read(fuzz_put(0, data, size), &tuned, &why)) {
+        FUZZ_CHECK(why.text[0] && !tuned.header && tuned.count == 0);
+        return 0;
+    }
+    FUZZ_CHECK(tuned.header && tuned.whole_bytes > 0 && tuned.whole_bytes <= (int64_t)size);
+    for (int i = 0; i < tuned.count; i++) {
+        const struct tuned_choice *found = tuned_find(&tuned, tuned.choices[i].impl, &tuned.choices[i].key);
+        json_t *line = tuned_line(&tuned.choices[i]);
+        FUZZ_CHECK(found && tuned_is_same(&found->key, &tuned.choices[i].key));
+        json_decref(line);
+    }
+    tuned_free(&tuned);
     return 0;
 }
 

@@ -591,10 +591,12 @@ static void commands(void **state)
         assert_int_equal(options.command, good[i].command);
     }
     refused("verfy", "verfy: no such command; did you mean verify");
-    refused("frob --d 64", "frob: no such command; must be verify, gate, ab, report, plot, info, list, selftest or "
-                           "help, or no word for the sweep");
-    refused("''", "'': no such command; must be verify, gate, ab, report, plot, info, list, selftest or help, or no "
-                  "word for the sweep");
+    refused("frob --d 64",
+            "frob: no such command; must be verify, gate, ab, tune, report, plot, info, list, selftest or "
+            "help, or no word for the sweep");
+    refused("''",
+            "'': no such command; must be verify, gate, ab, tune, report, plot, info, list, selftest or help, or no "
+            "word for the sweep");
     refused("--d 64 verify", "verify: a command is the first word, before the options");
     refused("--d 64 128", "128: sweep takes no such argument; lists are written with commas, as 64,128");
     refused("verify a.jsonl", "a.jsonl: verify takes no such argument; lists are written with commas, as 64,128");
@@ -607,9 +609,9 @@ static void commands(void **state)
 static void options_of_other_commands(void **state)
 {
     (void)state;
-    refused("verify --min-time-ms 5", "--min-time-ms: is not an option of verify, only of sweep, gate, ab");
-    refused("verify -n 5", "-n: is not an option of verify, only of sweep, gate, ab, selftest");
-    refused("plot --d 64", "--d: is not an option of plot, only of sweep, verify, gate, ab, selftest");
+    refused("verify --min-time-ms 5", "--min-time-ms: is not an option of verify, only of sweep, gate, ab, tune");
+    refused("verify -n 5", "-n: is not an option of verify, only of sweep, gate, ab, tune, selftest");
+    refused("plot --d 64", "--d: is not an option of plot, only of sweep, verify, gate, ab, tune, selftest");
     refused("info --plot svg", "--plot: is not an option of info, only of sweep, report, plot");
     refused("list --csv x", "--csv: is not an option of list, only of sweep, verify");
     refused("verify --preset paper", "--preset paper: must be quick");

@@ -497,6 +497,22 @@ static void plot_takes_files(void **state)
     refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
 }
 
+static void tune_needs_an_implementation_and_a_file(void **state)
+{
+    (void)state;
+    taken("tune --impl fused_sm90 --write w --resume --max-time-s 9 --random 20 --mode fwd");
+    assert_string_equal(options.tuned_out, "w");
+    assert_int_equal(options.random_count, 20);
+    taken("tune /dev/null --impl a --write w");
+    refused("tune --write w", "tune: needs one implementation, whose variants it tries: --impl NAME");
+    refused("tune --impl a,b --write w", "tune: needs one implementation, whose variants it tries: --impl NAME");
+    refused("tune --impl a", "tune: needs a file for its choices: --write FILE");
+    refused("tune a --impl a --write w --random 3",
+            "--random 3: cannot be used with a record, whose problems are tried; give one of them");
+    taken("--tuned /dev/null");
+    assert_string_equal(options.tuned_path, "/dev/null");
+}
+
 static void resume_needs_its_record(void **state)
 {
     (void)state;
@@ -508,7 +524,7 @@ static void resume_needs_its_record(void **state)
     refused("--resume=yes --out dir", "--resume yes: takes no value");
     refused("--resume --out dir --profile", "--resume: cannot be used with --profile; give one of them");
     refused("--resume --out dir --dry-run", "--resume: cannot be used with --dry-run; give one of them");
-    refused("verify --resume --out dir", "--resume: is not an option of verify, only of sweep");
+    refused("verify --resume --out dir", "--resume: is not an option of verify, only of sweep, tune");
     taken("--resume --out none --jsonl file");
     assert_true(options.resume);
     taken("--out dir");
@@ -597,6 +613,7 @@ int main(void)
         cmocka_unit_test(freeing_twice_is_harmless),
         cmocka_unit_test(plot_takes_files),
         cmocka_unit_test(resume_needs_its_record),
+        cmocka_unit_test(tune_needs_an_implementation_and_a_file),
         cmocka_unit_test(ab_takes_two_sides),
         cmocka_unit_test(gate_takes_a_baseline),
     };

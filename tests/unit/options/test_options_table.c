@@ -39,6 +39,8 @@ static const char *command_line(const struct option_def *def)
         return "report a ";
     if (def->commands & FOR_PLOT)
         return "plot a ";
+    if (def->commands & FOR_TUNE)
+        return "tune --impl a --write w ";
     assert_true(def->commands & FOR_SELFTEST);
     return "selftest ";
 }
