@@ -109,6 +109,7 @@ boards ok,slow=2,ok --board-baseline records # a board that is named comes befor
 expect_code 3
 boards ok,ok,ok --board-baseline records
 expect_code 5
+expect_stdout '^NOT COMPARED: 6 of 6 rows passed '
 expect_stderr 'cuda:2 0000:30:00.0: cannot be compared .*: no record of .* there are 2 boards .it needs 8'
 FABENCH_HOST=other boards ok,ok,ok,ok,ok,ok,ok,ok --jsonl fleet.jsonl
 FABENCH_HOST=new boards ok,slow=9 --board-baseline fleet.jsonl
