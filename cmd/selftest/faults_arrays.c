@@ -261,18 +261,20 @@ enum attn_status faults_plain_merge(const struct fault_job *job, enum problem_te
 
 /* ---- 8-bit inputs ---- */
 
-/* `wrong` has scales of its own; afterwards they are the right ones again. */
-static enum attn_status with_next_scales(const struct fault_job *job, enum quantised which, struct host_tensors *wrong,
-                                         struct attn_message *why)
+/* The first block of each head has the scale of the second, or none: 1. `wrong` has scales of its own; afterwards they
+ * are the right ones again. */
+static enum attn_status with_other_scales(const struct fault_job *job, enum quantised which, bool is_forgotten,
+                                          struct host_tensors *wrong, struct attn_message *why)
 {
     const struct attn_problem *p = job->problem;
     const int64_t heads = which == QUANTISED_Q ? p->q_heads : p->kv_heads, count = quantise_scales(p, which);
+    float *const scales = wrong->scales[which];
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < heads; h++)
-            wrong->scales[which][quantise_scale_at(p, which, NULL, b, h, 0)] =
-                wrong->scales[which][quantise_scale_at(p, which, NULL, b, h, p->scale_block)];
+            scales[quantise_scale_at(p, which, NULL, b, h, 0)] =
+                is_forgotten ? 1 : scales[quantise_scale_at(p, which, NULL, b, h, p->scale_block)];
     const enum attn_status status = compute_with(job, p, job->correct->arrays, wrong, why);
-    memcpy(wrong->scales[which], job->correct->scales[which], (size_t)count * sizeof(float));
+    memcpy(scales, job->correct->scales[which], (size_t)count * sizeof(float));
     return status;
 }
 
@@ -280,14 +282,28 @@ enum attn_status faults_scale_of_q(const struct fault_job *job, enum problem_ten
                                    struct attn_message *why)
 {
     (void)tensor;
-    return with_next_scales(job, QUANTISED_Q, wrong, why);
+    return with_other_scales(job, QUANTISED_Q, false, wrong, why);
 }
 
 enum attn_status faults_scale_of_k(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
                                    struct attn_message *why)
 {
     (void)tensor;
-    return with_next_scales(job, QUANTISED_K, wrong, why);
+    return with_other_scales(job, QUANTISED_K, false, wrong, why);
+}
+
+enum attn_status faults_no_scale_of_k(const struct fault_job *job, enum problem_tensor tensor,
+                                      struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    return with_other_scales(job, QUANTISED_K, true, wrong, why);
+}
+
+enum attn_status faults_no_scale_of_v(const struct fault_job *job, enum problem_tensor tensor,
+                                      struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    return with_other_scales(job, QUANTISED_V, true, wrong, why);
 }
 
 /* ---- sink ---- */

@@ -35,8 +35,9 @@ fault_make faults_lost_split;
  * are exp(LSE of the part - LSE). LSE is right. */
 fault_make faults_plain_merge;
 
-/* 8-bit inputs with scales of blocks: the first block of rows of each head of Q, of K, has the scale of the second. */
-fault_make faults_scale_of_q, faults_scale_of_k;
+/* 8-bit inputs with scales of blocks: the first block of rows of each head of Q, of K, has the scale of the second. Or
+ * that of K, of V, is forgotten: what is stored is taken as it is. */
+fault_make faults_scale_of_q, faults_scale_of_k, faults_no_scale_of_k, faults_no_scale_of_v;
 
 /* Block mask: one visible block of one head is skipped, where there is one of a row of blocks that has several. */
 fault_make faults_skipped_block;

@@ -409,22 +409,30 @@ static void make_8_bits(struct made *m, bool causal)
     make_correct(m);
 }
 
-static void a_scale_is_that_of_the_next_block(void **state)
+static void the_first_scale_is_another(void **state)
 {
     (void)state;
-    static const char *const names[] = {"Q scale of next block", "K scale of next block"};
-    for (int i = 0; i < 2; i++) {
+    static const struct {
+        const char *name;
+        enum quantised which;
+        bool is_forgotten;
+    } cases[] = {{"Q scale of next block", QUANTISED_Q, false},
+                 {"K scale of next block", QUANTISED_K, false},
+                 {"K scale forgotten", QUANTISED_K, true},
+                 {"V scale forgotten", QUANTISED_V, true}};
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
+        const enum quantised i = cases[n].which;
         struct made m;
         make_8_bits(&m, true);
-        struct host_tensors wrong = outputs_of(names[i], &m, ATTN_FWD);
+        struct host_tensors wrong = outputs_of(cases[n].name, &m, ATTN_FWD);
         struct host_tensors expected = host_tensors_copy(&m.correct, &m.p, ATTN_FWD);
         for (int h = 0; h < HEADS; h++)
-            expected.scales[i][3 * h] = expected.scales[i][3 * h + 1];
+            expected.scales[i][3 * h] = cases[n].is_forgotten ? 1 : expected.scales[i][3 * h + 1];
         attention(&m.p, ATTN_FWD, is_right, &expected);
         assert_int_equal(differences(&m.p, ATTN_FWD, &wrong, &expected), 0);
         assert_true(differences(&m.p, ATTN_FWD, &wrong, &m.correct) > 0);
-        for (int64_t n = 0; n < 3 * HEADS; n++) /* the right scales are back */
-            assert_true(wrong.scales[i][n] == m.correct.scales[i][n]);
+        for (int64_t at = 0; at < 3 * HEADS; at++) /* the right scales are back */
+            assert_true(wrong.scales[i][at] == m.correct.scales[i][at]);
         host_tensors_free(&wrong);
         host_tensors_free(&expected);
         free_made(&m);
@@ -504,6 +512,8 @@ static void they_keep_to_their_problems(void **state)
         {"next chunk is seen", {{false}}},
         {"Q scale of next block", {{false}, {false}, {true, false}}},
         {"K scale of next block", {{false}, {false}, {true, false}}},
+        {"K scale forgotten", {{false}, {false}, {true, false}}},
+        {"V scale forgotten", {{false}, {false}, {true, false}}},
         {"a block skipped", {{false}, {false}, {false}, {true, true}}},
         {"scale off by 1 %", {{false}}},
     };
@@ -522,7 +532,9 @@ static void they_keep_to_their_problems(void **state)
     one.causal = false;
     assert_true(fault_applies(fault_called("Q scale of next block"), &one, ATTN_FWD));
     assert_false(fault_applies(fault_called("K scale of next block"), &one, ATTN_FWD));
+    assert_true(fault_applies(fault_called("K scale forgotten"), &one, ATTN_FWD));
     one.scale_block = 64;
+    assert_false(fault_applies(fault_called("V scale forgotten"), &one, ATTN_FWD));
     assert_false(fault_applies(fault_called("Q scale of next block"), &one, ATTN_FWD));
     one = dense(255, true);
     assert_false(fault_applies(fault_called("last tile skipped"), &one, ATTN_FWD));
@@ -541,7 +553,7 @@ int main(void)
         cmocka_unit_test(unused_slots_make_their_sequence_nan),
         cmocka_unit_test(the_last_split_is_forgotten),
         cmocka_unit_test(splits_are_merged_without_their_weights),
-        cmocka_unit_test(a_scale_is_that_of_the_next_block),
+        cmocka_unit_test(the_first_scale_is_another),
         cmocka_unit_test(one_visible_block_is_skipped),
         cmocka_unit_test(they_keep_to_their_problems),
     };
