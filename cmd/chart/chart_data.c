@@ -24,7 +24,7 @@ const char *chart_kind_name(enum chart_kind kind, struct chart_family family)
     static const char *const names[] = {
         [CHART_TFLOPS] = "tflops", [CHART_SUSTAINED] = "sustained", [CHART_SPEEDUP] = "speedup",
         [CHART_MEMORY] = "memory", [CHART_ERROR] = "error",         [CHART_GEMM] = "gemm",
-        [CHART_TIME] = "ms",       [CHART_ENERGY] = "joules"};
+        [CHART_TIME] = "ms",       [CHART_ENERGY] = "joules",       [CHART_QUANTISING] = "quantising"};
     return kind == CHART_TFLOPS && family.is_decode ? "bandwidth" : names[kind];
 }
 

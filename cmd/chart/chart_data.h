@@ -19,6 +19,7 @@ enum chart_kind {
     CHART_GEMM = CHART_USUAL_KINDS,
     CHART_TIME,
     CHART_ENERGY,
+    CHART_QUANTISING,
     CHART_KIND_COUNT
 };
 

@@ -52,6 +52,9 @@ static double value_of(const struct chart_set *set, enum chart_kind kind, const 
     case CHART_GEMM: return row->key.mode == MODE_DECODE ? row->pct_of_read : row->pct_of_gemm;
     case CHART_TIME: return time_of(set, row->time_ms);
     case CHART_ENERGY: return row->energy_j;
+    case CHART_QUANTISING:
+        worst = worst_tensor(row);
+        return worst ? hypot(row->quant_rms_err, worst->rel_rms_err) : NAN;
     case CHART_KIND_COUNT: break;
     }
     return NAN;

@@ -33,6 +33,10 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
     [CHART_GEMM] = {"Share of the ceiling", "% of GEMM", "Of cuBLAS 8192^3 in the same rounds.", false, false},
     [CHART_TIME] = {"Time of a pass", "ms", "Median of the samples. Bars: its 95 % interval.", true, false},
     [CHART_ENERGY] = {"Energy of a pass", "J", "Of the board, over a region of --sustain-s.", true, false},
+    [CHART_QUANTISING] = {"Error of 8-bit inputs", "rel. RMS error",
+                          "Of O against the reference on the inputs before quantising: quantising and kernel, added as "
+                          "independent errors.",
+                          true, false},
 };
 
 /* Of decode. */
