@@ -11,7 +11,7 @@
 #include "cmd/record/record_file.h"
 #include "cmd/record/record_folder.h"
 
-const double board_assumed_pct = 0.5;
+const double board_assumed_pct = 0.6;
 
 /* A healthy board with one earlier run is slower by 3.5 standard deviations of the difference, twice, in fewer than 1
  * of 100,000 runs (both differences have the earlier run in common). Where the loss is 1.95 of them more, it is slower
@@ -153,7 +153,7 @@ void board_records_free(struct board_records *r)
 
 /* ---- limits ---- */
 
-double board_repeatability(const double *distances_pct, const int *counts, int boards)
+double board_repeatability(const double *distances_pct, const int *counts, int boards, double *margin)
 {
     double squares = BOARD_ASSUMED_RUNS * board_assumed_pct * board_assumed_pct;
     int freedom = BOARD_ASSUMED_RUNS;
@@ -167,6 +167,9 @@ double board_repeatability(const double *distances_pct, const int *counts, int b
             squares += part * part * distances_pct[at + i] * distances_pct[at + i];
         freedom += is_known ? counts[b] - 1 : 0;
     }
+    /* The variance of the estimate of a standard deviation is its square x n / (2 freedom^2), n of the runs that are
+     * not assumed; a tail that begins at z = 3 deviations moves by z^2 / 2 of that. */
+    *margin = 1 + 2.25 * (freedom - BOARD_ASSUMED_RUNS) / (freedom * freedom);
     return sqrt(squares / freedom);
 }
 
@@ -175,7 +178,7 @@ void board_past_limit(struct board_past *p, double runs_per_board, double least_
     const double run = p->repeatability_pct * p->repeatability_pct;
     if (p->of == PAST_BOARD) {
         const double deviation_pct = sqrt(run * (1 + 1.0 / p->runs));
-        p->limit_pct = fmax(least_pct, LIMIT_DEVIATIONS * deviation_pct);
+        p->limit_pct = fmax(least_pct, LIMIT_DEVIATIONS * p->margin * deviation_pct);
         p->least_loss_pct = p->limit_pct + FOUND_DEVIATIONS * deviation_pct;
     } else {
         /* The spread between boards has the part of their own runs in it. */
@@ -225,7 +228,7 @@ static void find_fitting(const struct board_records *r, const json_t *header, st
 static struct board_cases cases_of(const struct run *run) { return (struct board_cases){"", run->cases, run->count}; }
 
 /* The runs of each board that has several. */
-static double repeatability_of(const struct fitting *fit)
+static double repeatability_of(const struct fitting *fit, double *margin)
 {
     double *distances = xcalloc((unsigned long)fit->count + 1, sizeof *distances);
     int *counts = xcalloc((unsigned long)fit->count + 1, sizeof *counts), boards = 0;
@@ -239,7 +242,7 @@ static double repeatability_of(const struct fitting *fit)
         for (int i = from; i < to; i++)
             distances[i] = figures[i - from].distance_pct;
     }
-    const double repeatability_pct = board_repeatability(distances, counts, boards);
+    const double repeatability_pct = board_repeatability(distances, counts, boards, margin);
     free(figures);
     free(cases);
     free(counts);
@@ -347,7 +350,7 @@ void board_past_of(const struct board_records *r, const json_t *header, const st
     struct fitting fit;
     *p = (struct board_past){.distance_pct = NAN, .limit_pct = NAN, .least_loss_pct = NAN};
     find_fitting(r, header, &fit);
-    p->repeatability_pct = repeatability_of(&fit);
+    p->repeatability_pct = repeatability_of(&fit, &p->margin);
     if (!compare_own(&fit, header, now, least_pct, p))
         compare_fleet(&fit, header, now, least_pct, p);
     free(fit.runs);

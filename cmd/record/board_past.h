@@ -22,6 +22,7 @@ struct board_past {
     int runs;                 /* PAST_BOARD: earlier runs; PAST_FLEET: boards */
     double distance_pct;      /* speed now over speed then, the median over the shared cases: -4 = slower */
     double repeatability_pct; /* standard deviation of this distance from run to run of one board */
+    double margin;            /* 1 or more, by which the limit is higher because runs are few */
     double spread_pct;        /* PAST_FLEET: robust standard deviation between its boards; else 0 */
     double limit_pct;         /* named where it is slower by more, twice */
     double least_loss_pct;    /* a loss of so much is found in more than 95 % */
@@ -32,9 +33,9 @@ struct board_past {
 void board_past_of(const struct board_records *, const json_t *header, const struct board_cases *now, double least_pct,
                    struct board_past *);
 
-/* Before any board has two runs, a run of a board is taken to repeat its speed with this standard deviation; it counts
- * as board_assumed_runs runs beside those that there are. What fresh processes on an H200 repeated was 0.3 to 1.1 % in
- * single cases (tests/unit/data/spread.csv). */
+/* Before any board has two runs, a run of a board is taken to repeat its speed with this standard deviation; it
+ * counts as BOARD_ASSUMED_RUNS runs beside those that there are. It is what fresh processes on an H200 repeated in
+ * single cases, 0.3 to 1.1 % (tests/unit/data/spread.csv), if all cases of a process move together. */
 extern const double board_assumed_pct;
 enum { BOARD_ASSUMED_RUNS = 2 };
 
@@ -43,7 +44,8 @@ enum { BOARD_ASSUMED_RUNS = 2 };
 void board_past_limit(struct board_past *, double runs_per_board, double least_pct);
 
 /* The repeatability from runs of `boards` boards: distances of a run from the median of the other runs of its board,
- * whose numbers are counts[]. */
-double board_repeatability(const double *distances_pct, const int *counts, int boards);
+ * whose numbers are counts[]. margin: how much higher a limit of three such deviations must be, because it is estimated
+ * from few runs. */
+double board_repeatability(const double *distances_pct, const int *counts, int boards, double *margin);
 
 #endif

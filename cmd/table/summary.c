@@ -507,6 +507,8 @@ bool summary_verdict(const struct summary *s, int exit_code, int width, struct t
         text_add(line, "NOTHING RAN: 0 of %d rows", s->rows);
     else if (exit_code == EXIT_REGRESSION)
         text_add(line, "SLOW BOARD: %d of %d rows passed", s->pass, s->rows);
+    else if (exit_code == EXIT_NOT_COMPARABLE)
+        text_add(line, "NOT COMPARED: %d of %d rows passed", s->pass, s->rows);
     else if (exit_code != EXIT_OK)
         text_add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
     else if (s->off)

@@ -84,7 +84,8 @@ static void own_runs(void **state)
     for (int i = 0; i < 4; i++)
         squares += runs[i] * runs[i] / 4;
     NEAR(p.repeatability_pct, sqrt(squares / (BOARD_ASSUMED_RUNS + 2)));
-    NEAR(p.limit_pct, 3.5 * p.repeatability_pct * sqrt(1.5));
+    NEAR(p.margin, 1 + 2.25 * 2 / 16);
+    NEAR(p.limit_pct, 3.5 * p.margin * p.repeatability_pct * sqrt(1.5));
     board_records_free(r);
 }
 
@@ -131,12 +132,14 @@ static void repeatability(void **state)
 {
     const double distances[] = {NAN, 0.5, -1, 2, -1};
     const int counts[] = {1, 1, 3}, broken[] = {2, 1, 2};
+    double margin;
     (void)state;
     const double assumed = BOARD_ASSUMED_RUNS * board_assumed_pct * board_assumed_pct;
     /* Boards of one run say nothing. */
-    NEAR(board_repeatability(distances, counts, 3), sqrt((assumed + 4.0 / 9 * 6) / (BOARD_ASSUMED_RUNS + 2)));
-    NEAR(board_repeatability(distances, broken, 1), board_assumed_pct);
-    NEAR(board_repeatability(NULL, NULL, 0), board_assumed_pct);
+    NEAR(board_repeatability(distances, counts, 3, &margin), sqrt((assumed + 4.0 / 9 * 6) / (BOARD_ASSUMED_RUNS + 2)));
+    NEAR(board_repeatability(distances, broken, 1, &margin), board_assumed_pct);
+    NEAR(board_repeatability(NULL, NULL, 0, &margin), board_assumed_pct);
+    NEAR(margin, 1);
 }
 
 int main(void)

@@ -130,6 +130,7 @@ static void verdicts_are_told_apart(void **state)
         {"ok", "off", EXIT_OK, "NOT CHECKED: 1 of 1 rows"},
         {"ok", "pass", EXIT_INTERRUPTED, "INTERRUPTED: 1 row is whole"},
         {"ok", "pass", EXIT_DEVICE, "INCOMPLETE: 1 of 1 rows ran"},
+        {"ok", "pass", EXIT_NOT_COMPARABLE, "NOT COMPARED: 1 of 1 rows passed"},
         {"ok", "fail", EXIT_CHECK_FAILED, "FAILED: 1 of 1 rows"},
         {"oom", "off", EXIT_OK, "NOTHING RAN: 0 of 1 rows"},
         {"unsupported", "off", EXIT_DEVICE, "NOTHING RAN: 1 row, all refused: 1 window "},
