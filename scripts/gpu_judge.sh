@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What the judge must show on a GPU: its tests, its liars, right kernels on inputs that are hard for its floors, and
-# what its defences cost. Checks first, times after; every command has a time limit. Exit 0 where all checks passed.
+# what its defences cost (scripts/judge_cost.py). Checks first, times after; every command has a time limit. Exit 0:
+# all checks passed and all bars of the cost are met.
 #
-#   scripts/gpu_judge.sh [PROGRAM [OLDER PROGRAM]]   default build/release/fabench; an older one to compare times with
+#   scripts/gpu_judge.sh [PROGRAM]   default build/release/fabench; beside it lies its tests/fake/fabench_lost
 set -uo pipefail
 case ${1:-} in
 --help | -h)
@@ -10,12 +11,12 @@ case ${1:-} in
     exit 0
     ;;
 -*)
-    echo "gpu_judge: $1: no such option; it takes a program and an older one" >&2
+    echo "gpu_judge: $1: no such option; it takes a program" >&2
     exit 2
     ;;
 esac
 cd "$(dirname "$0")/.." || exit 2
-new=${1:-build/release/fabench} old=${2:-}
+new=${1:-build/release/fabench}
 folder=$(dirname "$new") worst=0
 out=${FABENCH_OUT_ROOT:-results/local}/gpu-judge
 mkdir -p "$out"
@@ -43,11 +44,17 @@ done
 # Those of them with a bias: a reference that is not finite is an error that names its first row.
 check random-bias 600 "$new" verify --device cuda:0 --random 30000 --seed 5 --only bias
 check random-falling 600 "$new" verify --device cuda:0 --random 30000 --seed 6 --only falling
-for try in 1 2 3; do # the same machine in turn
-    [ -z "$old" ] || check "paper-old-$try" 600 "$old" --device cuda:0 --preset paper --dtype bf16 \
-        --impl naive,fused,cudnn --jsonl "$out/old-$try.jsonl" --out none
-    check "paper-new-$try" 600 "$new" --device cuda:0 --preset paper --dtype bf16 --impl naive,fused,cudnn \
-        --jsonl "$out/new-$try.jsonl" --out none
+lost=$folder/tests/fake/fabench_lost seconds_with=0 seconds_without=0
+for try in 1 2 3; do # with the defences and without, in turn
+    began=$SECONDS
+    check "paper-without-$try" 600 env LOST_DEFENCE=new_values "$lost" --device cuda:0 --preset paper --dtype bf16 \
+        --impl naive,fused,cudnn --jsonl "$out/without-$try.jsonl" --out none
+    seconds_without=$((seconds_without + SECONDS - began)) began=$SECONDS
+    check "paper-with-$try" 600 env -u LOST_DEFENCE "$lost" --device cuda:0 --preset paper --dtype bf16 \
+        --impl naive,fused,cudnn --jsonl "$out/with-$try.jsonl" --out none
+    seconds_with=$((seconds_with + SECONDS - began))
 done
+check cost 60 scripts/judge_cost.py --bars --seconds $seconds_with $seconds_without \
+    --with "$out"/with-?.jsonl --without "$out"/without-?.jsonl
 echo "logs and records: $out"
 exit $worst

@@ -198,7 +198,7 @@ with_extras() {
 beside() {
     local name=$1 limit=20 seen
     shift
-    [[ ${verdict[$name]} != timeout* ]] || limit=1
+    [[ ${verdict[$name]} != timeout* ]] || limit=2
     rm -f run.jsonl
     run "${common[@]}" "${tiny[@]}" --timeout-s $limit \
         --jsonl run.jsonl --impl "liar_$name,$honest" "$@"

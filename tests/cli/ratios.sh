@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --peer and scripts/ratios.py: whose speed a row is compared with, and speed and error between implementations.
 # scripts/beside_dense.py: windows and masks beside dense problems. scripts/speed_by_data.py: speed on other data beside
-# that on N(0,1). The records here are made up.
+# that on N(0,1). scripts/judge_cost.py: a program with the judge's defences beside it without. The records are made up.
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip "no python3"
@@ -207,4 +207,43 @@ expect_stderr '^speed_by_data: no point where a and b passed'
 by_data data.jsonl --of a
 expect_code 2
 
+# What the judge costs: medians over the records of each side, ratios within rounds, the bars.
+cost() {
+    what="judge_cost.py $*"
+    code=0
+    python3 "$root/scripts/judge_cost.py" "$@" >out 2>err </dev/null || code=$?
+}
+judged() { # judged FILE MS-OF-A SAMPLES
+    record "$1"
+    row "$1" a "$2,$2" 1e-3 ",\"time_ms\":$2,\"samples\":$3"
+    row "$1" b 2,2 1e-3 ",\"time_ms\":2,\"samples\":$3"
+}
+judged before.jsonl 1 100
+judged after.jsonl 1.001 96
+judged slow.jsonl 1.02 96
+cost --with after.jsonl --without before.jsonl --bars --seconds 104 100 --csv cost.csv
+expect_code 0
+expect_stdout '^fwd causal .* a +1\.0010 +1\.0000 +\+0\.10%'
+expect_stdout '^samples: -4\.00 %.*: met'
+expect_stdout '^medians, longer: \+0\.05 %.*: met'
+expect_stdout '^ratios between implementations: -0\.10 %.*: met'
+expect_stdout '^wall time: \+4\.00 %.*: met'
+expect "the table" grep -qE '^fwd causal .*,a,1\.001,1,1\.001,' cost.csv
+cost --with after.jsonl --without before.jsonl --bars --seconds 106 100
+expect_code 1
+expect_stdout '^wall time: \+6\.00 %.*NOT MET'
+cost --with slow.jsonl --without before.jsonl --bars
+expect_code 1
+expect_stdout '^medians, longer: \+1\.00 %.*NOT MET'
+expect_stdout '^ratios between implementations: -1\.96 %.*NOT MET'
+cost --with slow.jsonl after.jsonl after.jsonl --without before.jsonl --bars
+expect_code 0
+judged few.jsonl 1 94
+cost --with few.jsonl --without before.jsonl --bars
+expect_code 1
+expect_stdout '^samples: -6\.00 %.*NOT MET'
+cost --with few.jsonl --without before.jsonl
+expect_code 0
+cost --with after.jsonl --without one.jsonl
+expect_code 5
 finish

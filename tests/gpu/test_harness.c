@@ -232,7 +232,7 @@ static void test_signs(unsigned long long *counters)
         struct mirror m = mirror_create(n % 2 ? ATTN_BSHD : ATTN_BHSD, (enum attn_dtype)(n / 4), 2, 3, 50, head_dim);
         const size_t size = attn_dtype_bytes(m.dtype);
         float *table = host_alloc(FILL_TABLE_SIZE * sizeof *table), gain;
-        struct column_signs signs;
+        struct column_signs signs = {.negated = {0}};
         for (int i = 0; i < SIGNS_COLUMNS / 32; i++)
             signs.negated[i] = random32();
         fill_table(FILL_NORMAL, FILL_Q, table, &gain);
