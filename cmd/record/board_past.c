@@ -325,7 +325,7 @@ static void compare_fleet(const struct fitting *fit, const json_t *header, const
         known += isfinite(figures[i].distance_pct) != 0;
         free((void *)boards[i].cases);
     }
-    if (known >= BOARDS_FEWEST && isfinite(figures[0].distance_pct)) {
+    if (known >= PAST_FEWEST && isfinite(figures[0].distance_pct)) {
         p->of = PAST_FLEET;
         p->runs = known;
         p->distance_pct = figures[0].distance_pct;
@@ -337,7 +337,7 @@ static void compare_fleet(const struct fitting *fit, const json_t *header, const
     } else {
         snprintf(p->why, sizeof p->why,
                  "no record of this board has its cases, and of its model there are %d boards (it needs %d)", known,
-                 BOARDS_FEWEST);
+                 PAST_FEWEST);
     }
     free(distances);
     free(figures);

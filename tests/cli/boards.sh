@@ -104,17 +104,20 @@ expect_code 3
 expect_stderr 'warning: records/other.jsonl: .*schema.*: left out'
 boards ok,slow=2 --board-baseline records --max-board-spread 4%
 expect_code 0
-# A board without a record of its own: the fleet's, of eight boards of its model or more.
+# A board without a record of its own: the fleet's, of 16 boards of its model or more.
 boards ok,slow=2,ok --board-baseline records # a board that is named comes before one that is not compared
 expect_code 3
 boards ok,ok,ok --board-baseline records
 expect_code 5
 expect_stdout '^NOT COMPARED: 6 of 6 rows passed '
-expect_stderr 'cuda:2 0000:30:00.0: cannot be compared .*: no record of .* there are 2 boards .it needs 8'
-FABENCH_HOST=other boards ok,ok,ok,ok,ok,ok,ok,ok --jsonl fleet.jsonl
-FABENCH_HOST=new boards ok,slow=9 --board-baseline fleet.jsonl
+expect_stderr 'cuda:2 0000:30:00.0: cannot be compared .*: no record of .* there are 2 boards .it needs 16'
+for host in a b; do
+    FABENCH_HOST=$host boards ok,ok,ok,ok,ok,ok,ok,ok --jsonl $host.jsonl
+done
+mkdir fleet && mv a.jsonl b.jsonl fleet
+FABENCH_HOST=new boards ok,slow=9 --board-baseline fleet
 expect_code 3
-expect_stdout '^cuda:0 0000:10:00\.0: .* beside 8 boards of its model; '
+expect_stdout '^cuda:0 0000:10:00\.0: .* beside 16 boards of its model; '
 expect_stderr 'cuda:1 0000:20:00.0: 8\.[0-9] % slower than the boards of its model, '
 # Of another build, no record at all, one board.
 sed -i 's/"commit":"[^"]*"/"commit":"other"/' records/*.jsonl
@@ -124,9 +127,9 @@ expect_stderr "cuda:0 0000:10:00.0: cannot be compared .*: the records' tool.com
 boards ok,ok --board-baseline absent
 expect_code 5
 expect_stderr 'board-baseline: no record was read'
-boards ok --board-baseline fleet.jsonl
+FABENCH_HOST=a boards ok --board-baseline fleet
 expect_code 0
-refused '--board-baseline fleet.jsonl: is for several devices' --board-baseline fleet.jsonl
+refused '--board-baseline fleet: is for several devices' --board-baseline fleet
 
 # Each board ends its own rows only: one that falls off the bus, one in exclusive use.
 rm -r state && mkdir state

@@ -95,7 +95,7 @@ static void what_does_not_fit(void **state)
     (void)state;
     struct board_past p = compare(r, 1, "now", 1, 1);
     assert_int_equal(p.of, PAST_NONE);
-    assert_non_null(strstr(p.why, "there are 0 boards (it needs 8)"));
+    assert_non_null(strstr(p.why, "there are 0 boards (it needs 16)"));
     add(r, 2, "a", 1);
     add(r, 1, "b", 1); /* another build */
     p = compare(r, 1, "now", 1, 1);
@@ -111,19 +111,19 @@ static void fleet(void **state)
 {
     struct board_records *r = board_records_new();
     (void)state;
-    for (int b = 1; b <= 7; b++)
-        add(r, b, "a", 1 + 0.002 * (b - 4));
+    for (int b = 1; b <= 15; b++)
+        add(r, b, "a", 1 + 0.001 * (b - 8));
     assert_int_equal(compare(r, 20, "now", 1, 1).of, PAST_NONE); /* a board without records, and too few others */
-    add(r, 8, "a", 1);
-    add(r, 8, "a", 1);
+    add(r, 16, "a", 1);
+    add(r, 16, "a", 1);
     struct board_past p = compare(r, 20, "now", 1.25, 1);
     assert_int_equal(p.of, PAST_FLEET);
-    assert_int_equal(p.runs, 8);
+    assert_int_equal(p.runs, 16);
     NEAR(p.distance_pct, -20);
     assert_true(p.spread_pct > 0.2 && p.spread_pct < 0.8);
-    const double run = p.repeatability_pct * p.repeatability_pct / 9; /* nine runs of eight boards */
-    NEAR(p.limit_pct, 13 * sqrt(p.spread_pct * p.spread_pct + run));
-    NEAR(p.least_loss_pct, 14.95 * sqrt(p.spread_pct * p.spread_pct + run));
+    const double run = p.repeatability_pct * p.repeatability_pct / 17; /* 17 runs of 16 boards */
+    NEAR(p.limit_pct, 9 * sqrt(p.spread_pct * p.spread_pct + run));
+    NEAR(p.least_loss_pct, 10.95 * sqrt(p.spread_pct * p.spread_pct + run));
     NEAR(compare(r, 20, "now", 1, 1).distance_pct, 0);
     board_records_free(r);
 }
