@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# How `gate` and `ab` judge on the CPU of a machine that others use too: scripts/gate_under_load.sh [REPEATS [LOAD ...]]
+# How often `gate` on the CPU raises a false alarm, passes and finds a slower plugin, also where others use the machine.
 #
-# Measures five records of the baseline without load, with a plugin of tests/fake that is as fast as fused_cpu. Then, at
-# each LOAD (0 4 10: so many endless loops), REPEATS (10) gates of the same plugin; and at load 0 those of a plugin that
-# is 20 % and one that is 8 % slower. Prints a line for each gate, and what is to hold:
+#   scripts/gate_under_load.sh [REPEATS [LOAD ...]]      10 gates at each of the loads 0 4 10
+#   CPUS="2,3 4,5 6,7" scripts/gate_under_load.sh ...    the parts side by side, each on CPUs of its own
+#   PARTS="same10 slower8" scripts/gate_under_load.sh    these parts alone
+#
+# Parts: sameLOAD gates an unchanged plugin of tests/fake (as fast as fused_cpu) beside so many endless loops, slower20
+# and slower8 one that is so many per cent slower, at load 0. Each measures five records of the baseline first, without
+# load. Prints a line for each gate, and what is to hold:
 #   the same plugin: never REGRESS; at load 0 at least 8 of 10 pass
 #   20 % slower: found in at least 9 of 10; 8 % slower: never passes
-# Needs a quiet machine and takes one to three hours: run it where nothing else does. Exit 1 where a bar is missed.
-# FABENCH, PACED: the program and the folder with libpaced_*.so; default build/release.
+# Needs a quiet machine with two CPUs, or two for each part in CPUS; loads run on the CPUs of their part. A gate takes 10
+# s where one process decides, 50 s where it takes five: an hour in all, 10 minutes with five pairs in CPUS. Exit 1 where a
+# bar is missed, 2 where a part has no result.
+# FABENCH, PACED: the program and the folder with libpaced_*.so; default build/release. OPTIONS: more options of each
+# run, as --preheat-s=1 --min-time-ms=200 for shorter ones.
 set -euo pipefail
 case ${1:-} in
 --help | -h)
@@ -15,64 +22,117 @@ case ${1:-} in
     exit 0
     ;;
 esac
+script=$(realpath "$0")
 cd "$(dirname "$0")/.."
 repeats=${1:-10}
 shift || true
 loads=("${@:-0}")
 [ $# -gt 0 ] || loads=(0 4 10)
+parts=${PARTS:-$(printf 'same%s ' "${loads[@]}")slower20 slower8}
 fabench=${FABENCH:-build/release/fabench}
 paced=${PACED:-$(dirname "$fabench")/tests/fake}
 work=$(mktemp -d)
-hogs=()
+children=()
 calm() {
-    [ ${#hogs[@]} -eq 0 ] || kill "${hogs[@]}" 2>/dev/null || true
-    wait "${hogs[@]}" 2>/dev/null || true
-    hogs=()
+    [ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true
+    wait "${children[@]}" 2>/dev/null || true
+    children=()
 }
 trap 'calm; rm -rf "$work"' EXIT
-busy() {
-    for _ in $(seq "$1"); do
-        (while :; do :; done) &
-        hogs+=($!)
+trap 'exit 130' INT TERM
+await() { # await COMMAND...: so that a signal ends it at once
+    local code=0
+    "$@" &
+    children+=($!)
+    wait $! || code=$?
+    unset 'children[-1]'
+    return $code
+}
+
+# ---- all parts, on pairs of CPUs ----
+
+# One pair: takes parts until none is left.
+serve() { # serve CPUS
+    local part
+    trap calm EXIT
+    trap 'exit 130' INT TERM
+    for part in $parts; do
+        mkdir "$work/taken.$part" 2>/dev/null || continue
+        PARTS=$part CPUS='' await taskset -c "$1" "$script" "$repeats" "${loads[@]}" >"$work/$part.log" 2>&1 || true
     done
 }
-# shellcheck disable=SC2054 # a list of names
-problem=(--device cpu --seqlen 512 --d 64 --batch 1 --heads 2 --mode fwd --impl naive,paced_cpu)
+if [ -n "${CPUS:-}" ]; then
+    for pair in $CPUS; do
+        serve "$pair" &
+        children+=($!)
+    done
+    wait "${children[@]}"
+    children=()
+    for part in $parts; do
+        cat "$work/$part.log"
+    done
+    grep -q '^MISSED' "$work"/*.log && exit 1
+    for part in $parts; do
+        grep -q '^holds' "$work/$part.log" || exit 2
+    done
+    exit 0
+fi
+
+# ---- the parts of this process ----
+
+# shellcheck disable=SC2054,SC2206 # a list of names; OPTIONS are words
+problem=(--device cpu --seqlen 512 --d 64 --batch 1 --heads 2 --mode fwd --impl naive,paced_cpu ${OPTIONS:-})
 export OMP_WAIT_POLICY=passive # threads of a plugin that wait do not spin into the next launch
-echo "five records of the baseline"
+[[ ${OPTIONS:-} == *--preheat-s* ]] || problem+=(--preheat-s 3)
 given=()
 for n in 1 2 3 4 5; do
-    "$fabench" "${problem[@]}" --impl-lib "$paced/libpaced_0.so" --preheat-s 3 --out none --jsonl "$work/$n.jsonl" \
-        --quiet || [ $? -eq 4 ]
+    await "$fabench" "${problem[@]}" --impl-lib "$paced/libpaced_0.so" --out none --jsonl "$work/$n.jsonl" --quiet \
+        2>"$work/err" || [ $? -eq 4 ] || { cat "$work/err"; exit 2; }
     given+=(--baseline "$work/$n.jsonl")
 done
 declare -A seen=()
-gates() { # gates NAME LIBRARY LOAD
-    local code
+gates() { # gates PART LIBRARY LOAD
+    local code start
     for _ in $(seq "$repeats"); do
-        busy "$3"
+        for _ in $(seq "$3"); do
+            (while :; do :; done) &
+            children+=($!)
+        done
         code=0
-        "$fabench" gate "${given[@]}" "${problem[@]}" --impl-lib "$paced/$2" >"$work/out" 2>&1 || code=$?
+        start=$SECONDS
+        await "$fabench" gate "${given[@]}" "${problem[@]}" --impl-lib "$paced/$2" >"$work/out" 2>&1 || code=$?
         calm
-        seen[$1.$code]=$((${seen[$1.$code]:-0} + 1))
-        echo "$1, load $3: exit $code, $(grep -m 1 -E '^[A-Z ]+: ' "$work/out" || tail -n 1 "$work/out")"
+        seen[$code]=$((${seen[$code]:-0} + 1))
+        echo "$1: exit $code, $((SECONDS - start)) s, $(grep -m 1 -E '^[A-Z ]+: ' "$work/out" || tail -n 1 "$work/out")"
     done
 }
-for load in "${loads[@]}"; do
-    gates "same$load" libpaced_0.so "$load"
-done
-gates slower20 libpaced_20.so 0
-gates slower8 libpaced_8.so 0
 missed=0
 holds() { # holds SENTENCE CONDITION...
     local sentence=$1
     shift
     if "$@"; then echo "holds: $sentence"; else echo "MISSED: $sentence"; missed=1; fi
 }
-for load in "${loads[@]}"; do
-    holds "the same plugin at load $load is never slower" [ "${seen[same$load.3]:-0}" -eq 0 ]
+for part in $parts; do
+    seen=()
+    case $part in
+    same*)
+        load=${part#same}
+        gates "$part" libpaced_0.so "$load"
+        holds "the same plugin at load $load is never slower" [ "${seen[3]:-0}" -eq 0 ]
+        [ "$load" -gt 0 ] || holds "at load 0 eight of ten pass" [ $((10 * ${seen[0]:-0})) -ge $((8 * repeats)) ]
+        ;;
+    slower20)
+        gates slower20 libpaced_20.so 0
+        holds "20 % slower is found in nine of ten" [ $((10 * ${seen[3]:-0})) -ge $((9 * repeats)) ]
+        ;;
+    slower8)
+        gates slower8 libpaced_8.so 0
+        holds "8 % slower never passes" [ "${seen[0]:-0}" -eq 0 ]
+        ;;
+    *)
+        echo "gate_under_load: $part: no such part" >&2
+        exit 2
+        ;;
+    esac
 done
-holds "at load 0 eight of ten pass" [ $((10 * ${seen[same0.0]:-0})) -ge $((8 * repeats)) ]
-holds "20 % slower is found in nine of ten" [ $((10 * ${seen[slower20.3]:-0})) -ge $((9 * repeats)) ]
-holds "8 % slower never passes" [ "${seen[slower8.0]:-0}" -eq 0 ]
 exit $missed

@@ -1,6 +1,7 @@
 /* Reads /proc and /sys. A file that is absent or says something else sets no limit. */
 #include "cmd/base/host.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
@@ -240,6 +241,36 @@ struct host_limits host_limits(const char *root)
         h.load = end != text && load >= 0 ? load : NAN;
     }
     return h;
+}
+
+/* ---- threads ---- */
+
+bool host_thread_times(const char *root, struct host_thread_times *times)
+{
+    char path[PATH_MAX], text[120];
+    bool is_known = false;
+    *times = (struct host_thread_times){0, 0};
+    snprintf(path, sizeof path, "%s/proc/self/task", root);
+    DIR *const tasks = opendir(path);
+    for (const struct dirent *task; tasks && (task = readdir(tasks)) != NULL;) {
+        double ran_ns, waited_ns;
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", task->d_name);
+        if (!read_line(root, path, text, sizeof text) || sscanf(text, "%lf %lf", &ran_ns, &waited_ns) != 2)
+            continue; /* the folders above, or a thread that has ended */
+        times->ran_s += ran_ns * 1e-9;
+        times->waited_s += waited_ns * 1e-9;
+        is_known = true;
+    }
+    if (tasks)
+        closedir(tasks);
+    return is_known;
+}
+
+double host_wait_pct(const struct host_thread_times *from, const struct host_thread_times *to)
+{
+    const double ran_s = to->ran_s - from->ran_s, waited_s = to->waited_s - from->waited_s;
+    /* Less than before: a thread has ended, and its times are no longer there. */
+    return ran_s > 0 && waited_s >= 0 ? 100 * waited_s / (ran_s + waited_s) : NAN;
 }
 
 int host_threads_wanted(const char *value)

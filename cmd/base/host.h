@@ -17,6 +17,16 @@ struct host_limits {
     double load;          /* of the machine, mean of the last minute; NaN = not known */
 };
 
+/* Of all threads of this process together, since each began: the time on a CPU, and the time in which they could have run
+ * and waited for one, because others had it. False where the kernel does not tell. */
+struct host_thread_times {
+    double ran_s, waited_s;
+};
+bool host_thread_times(const char *root, struct host_thread_times *);
+
+/* The share of the time between two of these in which they waited, in per cent; NaN = not known. */
+double host_wait_pct(const struct host_thread_times *from, const struct host_thread_times *to);
+
 /* Control groups of version 1 and 2, also nested: the limits of all groups above count. */
 struct host_limits host_limits(const char *root);
 

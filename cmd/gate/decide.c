@@ -32,6 +32,7 @@ const struct decide_rules decide_defaults = {
     .gate_spread = 0.02,
     .gate_spread_pass = 0.01,
     .gate_runs_max = 5,
+    .gate_wait_pct = 20,
     .gate_load = 2,
 };
 

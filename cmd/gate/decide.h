@@ -57,8 +57,10 @@ struct decide_rules {
      * configurations tell it: for a regression, for a pass. Not on the CPU, where nothing is assumed. */
     double gate_spread, gate_spread_pass;
     int gate_runs_max; /* of `gate`: largest number of processes that it measures */
-    double gate_load;  /* of `gate` on the CPU: a machine is busy whose load for each CPU is above it. A run of this
-                          program leaves up to 1 itself */
+    /* Of `gate` on the CPU: others used the machine where threads waited for a CPU for a larger share of the time, in
+     * per cent; where the record does not say, where its load for each CPU was above gate_load. A run of this program
+     * leaves a load of up to 1 itself. */
+    double gate_wait_pct, gate_load;
 };
 extern const struct decide_rules decide_defaults;
 

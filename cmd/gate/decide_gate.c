@@ -211,13 +211,26 @@ static bool is_within(const struct decide_rules *rules, const struct estimate *e
     return e->pass < rules->gate_delta && e->change + e->pass < rules->gate_delta;
 }
 
-/* On the CPU one process may be slower or faster for a reason of its own by any factor. */
-static bool says_too_little(const struct decide_family *f, const struct decide_case *c, struct decide_gate *g)
+/* The largest share of the time in which threads waited for a CPU; NaN = no record says. */
+static double waited_pct(const struct decide_case *c)
 {
-    if (!f->is_cpu || (c->now_count > 1 && !f->is_busy))
+    double largest = NAN; /* fmax ignores NaN */
+    for (int i = 0; i < c->was_count; i++)
+        largest = fmax(largest, c->was[i].cpu_wait_pct);
+    for (int i = 0; i < c->now_count; i++)
+        largest = fmax(largest, c->now[i].cpu_wait_pct);
+    return largest;
+}
+
+/* On the CPU one process may be slower or faster for a reason of its own by any factor. */
+static bool says_too_little(const struct decide_rules *rules, const struct decide_family *f,
+                            const struct decide_case *c, struct decide_gate *g)
+{
+    const bool is_busy = f->is_busy || g->waited_pct > rules->gate_wait_pct;
+    if (!f->is_cpu || (c->now_count > 1 && !is_busy))
         return false;
     g->state = DECIDE_INCONCLUSIVE;
-    g->reason = f->is_busy ? REASON_BUSY : REASON_ONE_NOW;
+    g->reason = is_busy ? REASON_BUSY : REASON_ONE_NOW;
     return true;
 }
 
@@ -272,7 +285,7 @@ static void judge(const struct decide_rules *rules, const struct decide_family *
     g->spread = decider->deviation;
     g->possible = fmin(decider->pass, other->pass);
     const bool faster = is_faster(rules, decider, other);
-    if (((slower && slower_too) || faster) && says_too_little(f, c, g))
+    if (((slower && slower_too) || faster) && says_too_little(rules, f, c, g))
         return;
     if (slower && slower_too) {
         judge_slower(rules, c, decider, other, !f->is_cpu, g);
@@ -295,6 +308,7 @@ struct decide_gate decide_gate(const struct decide_rules *rules, const struct de
     g.time_change = change_of(c, MEASURE_TIME, family->is_cpu);
     g.relative_change = change_of(c, MEASURE_RELATIVE, family->is_cpu);
     g.gemm_change = ceiling_change(c);
+    g.waited_pct = waited_pct(c);
     if (isnan(g.time_change)) {
         g.state = DECIDE_INCONCLUSIVE;
     } else if (!all_have_intervals(c)) {

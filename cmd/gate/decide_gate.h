@@ -38,6 +38,7 @@ struct decide_stored {
     double over_control;  /* t_control / t, within rounds */
     double throttled_pct; /* share of its time in thermal slowdown */
     int64_t samples;      /* 0 = no interval */
+    double cpu_wait_pct;  /* share of its time in which its threads waited for a CPU */
 };
 
 /* One configuration: its runs on both sides, 1 to GATE_RUNS_MAX of each; arrays of the caller. */
@@ -52,7 +53,7 @@ enum decide_measure { MEASURE_TIME, MEASURE_RELATIVE, MEASURES };
 struct decide_family {
     int count;
     bool is_cpu;  /* only times relative to a control count */
-    bool is_busy; /* on the CPU: others used the machine while a record was measured */
+    bool is_busy; /* on the CPU: others used the machine while a record was measured that has no cpu_wait_pct */
     double variance[MEASURES], freedom[MEASURES];
 };
 struct decide_family decide_family_of(const struct decide_case *, int count, bool is_cpu);
@@ -79,9 +80,10 @@ struct decide_gate {
     /* Changes in logarithms, positive = slower: of the time, of the time relative to the reference, of the time of the
      * ceiling. NaN = not measured. */
     double time_change, relative_change, gemm_change;
-    double low, high; /* the bounds of a regression, of the change that decides; NaN = none */
-    double spread;    /* standard deviation of one process in that measure, in logarithms */
-    double possible;  /* the smallest limit that an unchanged configuration could pass, in logarithms */
+    double low, high;  /* the bounds of a regression, of the change that decides; NaN = none */
+    double waited_pct; /* the largest share of a process's time in which it waited for a CPU; NaN = not known */
+    double spread;     /* standard deviation of one process in that measure, in logarithms */
+    double possible;   /* the smallest limit that an unchanged configuration could pass, in logarithms */
 };
 struct decide_gate decide_gate(const struct decide_rules *, const struct decide_family *, const struct decide_case *);
 

@@ -116,15 +116,24 @@ const char *gate_control_of(const struct gate_side *baseline)
     return has_other ? ours : NULL;
 }
 
-/* Was one of the records of a side measured while others used the machine? A record that does not say its load or its
- * CPUs was not. */
+static bool says_waits(const struct record_file *file)
+{
+    for (int i = 0; i < file->count; i++)
+        if (isfinite(file->rows[i].cpu_wait_pct))
+            return true;
+    return false;
+}
+
+/* Was one of the records of a side measured while others used the machine, by its load? Not one whose rows say how long
+ * threads waited, which tells more: a load is that of all CPUs, and its mean lags by a minute. A record that does not
+ * say its load or its CPUs was not. */
 static bool was_busy(const struct decide_rules *rules, const struct gate_side *s)
 {
     for (int f = 0; f < s->count; f++) {
         const json_t *load = header_value(s->files[f].header, "host.load");
         const json_t *cpus = header_value(s->files[f].header, "host.cpus");
         if (json_is_number(load) && json_is_number(cpus) &&
-            json_number_value(load) > rules->gate_load * json_number_value(cpus))
+            json_number_value(load) > rules->gate_load * json_number_value(cpus) && !says_waits(&s->files[f]))
             return true;
     }
     return false;
@@ -149,7 +158,8 @@ static struct decide_stored stored(const struct record_row *r, const char *contr
                                   .ceiling = reads ? r->read_gb_per_s : r->gemm_tflops,
                                   .over_control = over_control(r, control),
                                   .throttled_pct = r->throttled_pct,
-                                  .samples = has_interval ? r->samples : 0};
+                                  .samples = has_interval ? r->samples : 0,
+                                  .cpu_wait_pct = r->cpu_wait_pct};
 }
 
 static bool has_failed(const struct record_row *row) { return row->status != STATUS_OK || row->check == CHECKED_FAIL; }

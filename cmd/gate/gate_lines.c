@@ -80,7 +80,7 @@ static void describe_times(const struct decide_family *family, const struct gate
     const struct decide_gate *const d = &c->decision;
     const double gemm_pct = per_cent(d->gemm_change);
     const char *const ceiling = ceiling_of(c->was);
-    char *const why = line->why;
+    char *const why = line->why, cause[100];
     const size_t size = sizeof line->why;
     line->change_pct = per_cent(d->time_change);
     line->relative_change_pct = per_cent(d->relative_change);
@@ -120,10 +120,12 @@ static void describe_times(const struct decide_family *family, const struct gate
                  d->relative_change > 0 ? "slower" : "faster");
         break;
     case REASON_BUSY:
-        snprintf(why, size,
-                 "%s while others used the machine (its load was above %g for each CPU); give more records, of a "
-                 "quiet machine",
-                 d->relative_change > 0 ? "slower" : "faster", decide_defaults.gate_load);
+        if (d->waited_pct > decide_defaults.gate_wait_pct)
+            snprintf(cause, sizeof cause, "its threads waited for a CPU for %.0f %% of their time", d->waited_pct);
+        else
+            snprintf(cause, sizeof cause, "its load was above %g for each CPU", decide_defaults.gate_load);
+        snprintf(why, size, "%s while others used the machine (%s); give more records, of a quiet machine",
+                 d->relative_change > 0 ? "slower" : "faster", cause);
         break;
     case REASON_THROTTLED: snprintf(why, size, "measured under thermal slowdown"); break;
     case REASON_NO_GEMM:

@@ -142,6 +142,10 @@
     X(TEXT, speedups, 512, RECORD_JSONL, "",                                                                           \
       "speed over each other implementation of the rounds that passed, as cudnn=1.31 fa3=1.14; paired",                \
       "tflops is empty")                                                                                               \
-    X(STRING, only, 0, RECORD_JSONL, "", "key of the problem in verify, which --only takes", "not of verify")
+    X(STRING, only, 0, RECORD_JSONL, "", "key of the problem in verify, which --only takes", "not of verify")          \
+    X(REAL, cpu_wait_pct, 0, RECORD_JSONL, "%",                                                                        \
+      "share of the time in which threads of its process could have run and waited for a CPU, because others had it; " \
+      "of the rounds of its problem",                                                                                  \
+      "on a GPU, not timed, or the kernel does not tell")
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/host.h"
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
 #include "cmd/measure/rounds.h"
@@ -292,6 +293,7 @@ struct timing {
     struct rounds_result result;
     struct row_baselines baselines;
     struct telemetry_region around;
+    double cpu_wait_pct; /* NaN = not known */
 };
 
 static double median_ms_of(const struct timing *t, int member)
@@ -329,9 +331,12 @@ static enum attn_status measure(struct problem_run *run, struct timing *t, int *
                    has_loaded(run), why));
     run->work.launched = launched;
     run->work.context = run;
+    struct host_thread_times began, ended;
+    const bool is_told = s->backend->device.platform == ATTN_CPU && host_thread_times("", &began);
     telemetry_begin(&telemetry, s->use_nvml);
     const enum attn_status status = rounds_run(s->backend, t->members, t->count, &plan, &t->result, why);
     t->around = telemetry_end(&telemetry);
+    t->cpu_wait_pct = is_told && host_thread_times("", &ended) ? host_wait_pct(&began, &ended) : NAN;
     case_after_call(run);
     if (status != ATTN_OK) {
         *failed = t->slots[t->result.failed_member];
@@ -427,6 +432,7 @@ static void send_timed_rows(struct problem_run *run, struct timing *t)
         case_check_row(run, c);
         row_times(&c->row, t->members[m++].samples_ms, t->result.rounds, t->result.stop, &t->baselines);
         row_telemetry(&c->row, &t->around);
+        c->row.cpu_wait_pct = t->cpu_wait_pct;
         row_sustained(&c->row, &c->sustained);
         row_end(&c->row, STATUS_OK, "");
     }

@@ -142,6 +142,17 @@ expect "the others pass" test "$(verdict 128 fused_fake) $(verdict 512 fused_fak
 several slow busy
 expect_code 0
 expect "faster" test "$(verdict 256 fused_fake)" = IMPROVE
+# Time in which threads waited for a CPU tells more than a load, which is that of all CPUs.
+for n in 1 2 3; do
+    record "crowded$n.jsonl" "$cpu load=0.2 cpus=64 wait=61.5 overs=(2.5 1.5625 2.5)"
+    record "apart$n.jsonl" "$cpu load=10.5 cpus=2 wait=3 overs=(2.5 1.5625 2.5)"
+done
+several calm crowded
+expect_code 4
+expect "61 %, not: $(cat out)" test "$(tr -s ' \n' ' ' <out | grep -c 'threads waited for a CPU for 6[12] % of')" -eq 1
+several calm apart
+expect_code 3
+expect "60 % slower than naive says" test "$(verdict 256 fused_fake)" = REGRESS
 # Without a control neither slower nor faster is said, and nothing passes.
 for n in 1 2 3; do
     record "lone$n.jsonl" 'arch=cpu shares=()'
@@ -453,6 +464,9 @@ expect "a verdict" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4
 expect "its four cases" test "$(wc -l <verdicts/verdicts.csv)" -eq 5
 expect "the record kept" test "$(grep -c '"type":"row"' verdicts/current.jsonl)" -eq 4
 expect "3 s of load before it" grep -q '"preheat_ms":3000' verdicts/current.jsonl
+if [ -r /proc/self/schedstat ]; then
+    expect "how long threads waited" test "$(grep -cE '"cpu_wait_pct":[0-9]' verdicts/current.jsonl)" -eq 4
+fi
 gate --baseline now.jsonl --device cpu --impl nonsense # what was typed is wrong, not the baseline
 expect_code 2
 expect_stderr 'unknown implementation'
@@ -475,4 +489,34 @@ if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
     expect_code 6
     expect_stderr 'gate needs a GPU'
 fi
+
+# ---- scripts/gate_under_load.sh: its bars, with a program that knows the plugins by their names ----
+
+cat >knowing <<'END'
+#!/bin/sh
+case "$*" in
+gate*paced_20*) echo 'REGRESS: 1 slower of 1'; exit 3 ;;
+gate*paced_8*) echo 'INCONCLUSIVE: 1 undecided of 1'; exit 4 ;;
+gate*) echo 'PASS: 1 unchanged of 1'; exit 0 ;;
+esac
+END
+sed 's/exit 4/exit 0/' knowing >lax
+sed 's/exit 0/exit 3/' knowing >strict
+chmod +x knowing lax strict
+under_load() { # under_load CODE PROGRAM MISSED
+    what="gate_under_load.sh with $2"
+    code=0
+    FABENCH=$tmp/$2 PACED=$tmp "$root/scripts/gate_under_load.sh" 2 0 1 >out 2>err || code=$?
+    expect_code "$1"
+    expect "8 gates" test "$(grep -c ': exit' out)" -eq 8
+    expect "$3" test "$(grep '^MISSED' out)" = "$3"
+}
+for cpus in '' '0 0'; do
+    [ -z "$cpus" ] || command -v taskset >/dev/null || continue
+    export CPUS=$cpus
+    under_load 0 knowing ''
+    under_load 1 lax 'MISSED: 8 % slower never passes'
+    under_load 1 strict "$(printf 'MISSED: %s\n' 'the same plugin at load 0 is never slower' \
+        'at load 0 eight of ten pass' 'the same plugin at load 1 is never slower')"
+done
 finish

@@ -10,7 +10,7 @@
  *   noise=0.2             largest deviation of a process, per cent; a fixed sequence
  *   shifts=(0 0.6 0)      added to the time of each problem times -1, 0, 1, -1, ... of process 0, 1, 2, 3, ...
  *   gemm_shift=0.05       likewise of all shares, relative
- *   arch=cpu load=4.0 cpus=2   of the machine; empty = the record does not say
+ *   arch=cpu load=4.0 cpus=2 wait=60   of the machine; empty = the record does not say
  *   device method schema throttled impl control control_share version
  *                         facts of the record; control empty = an implementation that is refused
  *   clock=1.0             factor of the times that shares do not show
@@ -43,8 +43,8 @@ static char noise[TEXT_BYTES] = "0.2", gemm_shift[TEXT_BYTES] = "0", device[TEXT
             method[TEXT_BYTES] = "1", schema[TEXT_BYTES] = "1", throttled[TEXT_BYTES] = "0",
             impl[TEXT_BYTES] = "fused_fake", control[TEXT_BYTES] = "naive", control_share[TEXT_BYTES] = "20",
             version[TEXT_BYTES] = "fabench 9.9 (fake)", clock_factor[TEXT_BYTES] = "1.0", sleep_s[TEXT_BYTES] = "0",
-            arch[TEXT_BYTES], load[TEXT_BYTES], cpus[TEXT_BYTES], run[TEXT_BYTES], run_instead[TEXT_BYTES],
-            always_instead[TEXT_BYTES];
+            arch[TEXT_BYTES], load[TEXT_BYTES], cpus[TEXT_BYTES], cpu_wait[TEXT_BYTES], run[TEXT_BYTES],
+            run_instead[TEXT_BYTES], always_instead[TEXT_BYTES];
 
 static const struct {
     const char *name;
@@ -68,6 +68,7 @@ static const struct {
                 {"arch", NULL, arch},
                 {"load", NULL, load},
                 {"cpus", NULL, cpus},
+                {"wait", NULL, cpu_wait},
                 {"version", NULL, version},
                 {"clock", NULL, clock_factor},
                 {"sleep_s", NULL, sleep_s},
@@ -222,6 +223,8 @@ static void print_row(const struct result *r, int count, int n)
     printf(",\"check\":\"%s\",\"samples\":30,\"time_ms\":%.9g,\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g,"
            "\"throttled_pct\":%s,\"sm_clock_mhz\":1500",
            r->check, ms, ms * 0.999, ms * 1.001, throttled);
+    if (*cpu_wait)
+        printf(",\"cpu_wait_pct\":%s", cpu_wait);
     if (strcmp(r->check, "fail") != 0)
         printf(",\"tflops\":%.9g", flops / ms * 1e-9);
     if (strcmp(r->check, "pass") == 0)

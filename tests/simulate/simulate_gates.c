@@ -55,7 +55,7 @@ static struct decide_stored sample(const struct noise *noise, double level)
     for (int i = 0; i < SAMPLES; i++)
         logs[i] = level + noise->within * normal();
     const struct stats s = stats_of(logs, SAMPLES);
-    return (struct decide_stored){exp(s.median), exp(s.ci_lo), exp(s.ci_hi), NAN, NAN, NAN, 0, SAMPLES};
+    return (struct decide_stored){exp(s.median), exp(s.ci_lo), exp(s.ci_hi), NAN, NAN, NAN, 0, SAMPLES, NAN};
 }
 
 /* One process: what it measures of each configuration. The first one is slower by `loss`. */

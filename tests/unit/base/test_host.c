@@ -101,6 +101,29 @@ static void groups_of_version_2(void **state)
     assert_int_equal(limits().threads, 1);
 }
 
+static void threads_that_wait(void **state)
+{
+    (void)state;
+    char root[300];
+    struct host_thread_times from, to;
+    snprintf(root, sizeof root, "%s/tree", help_folder);
+    machine();
+    assert_false(host_thread_times(root, &from)); /* a kernel that does not tell */
+    put("/proc/self/task/7/comm", "fabench\n");
+    assert_false(host_thread_times(root, &from));
+    put("/proc/self/task/7/schedstat", "3000000000 500000000 12\n");
+    put("/proc/self/task/8/schedstat", "1000000000 0 3\n");
+    assert_true(host_thread_times(root, &from));
+    assert_true(fabs(from.ran_s - 4) < 1e-9 && fabs(from.waited_s - 0.5) < 1e-9);
+    put("/proc/self/task/8/schedstat", "4000000000 1000000000 9\n");
+    assert_true(host_thread_times(root, &to));
+    assert_true(fabs(host_wait_pct(&from, &to) - 25) < 1e-9);
+    assert_true(isnan(host_wait_pct(&to, &from))); /* a thread has ended */
+    assert_true(isnan(host_wait_pct(&from, &from)));
+    /* this process: it has run */
+    assert_true(!host_thread_times("", &to) || to.ran_s > 0);
+}
+
 /* In a container the tree begins at the group itself, whose path of the host is not there. */
 static void a_container(void **state)
 {
@@ -211,6 +234,7 @@ int main(void)
                                        cmocka_unit_test(the_mask_of_the_process),
                                        cmocka_unit_test(groups_of_version_2),
                                        cmocka_unit_test(a_container),
+                                       cmocka_unit_test(threads_that_wait),
                                        cmocka_unit_test(groups_of_version_1),
                                        cmocka_unit_test(files_that_are_absent_or_odd),
                                        cmocka_unit_test(threads_of_the_environment),

@@ -25,13 +25,13 @@ static struct decide_gate decided(struct decide_stored was, struct decide_stored
 
 static struct decide_stored run_of(double ms, double half_width, double share)
 {
-    return (struct decide_stored){ms, ms - half_width, ms + half_width, share, share > 0 ? 700 : NAN, NAN, 0, 30};
+    return (struct decide_stored){ms, ms - half_width, ms + half_width, share, share > 0 ? 700 : NAN, NAN, 0, 30, NAN};
 }
 
 static struct decide_gate gated(double time, double share, double gemm)
 {
-    const struct decide_stored from = {10, 9.99, 10.01, 50, 700, NAN, 0, 30};
-    const struct decide_stored to = {10 * time, 9.99 * time, 10.01 * time, 50 * share, 700 * gemm, NAN, 0, 30};
+    const struct decide_stored from = {10, 9.99, 10.01, 50, 700, NAN, 0, 30, NAN};
+    const struct decide_stored to = {10 * time, 9.99 * time, 10.01 * time, 50 * share, 700 * gemm, NAN, 0, 30, NAN};
     return decided(from, to, 1);
 }
 
@@ -60,8 +60,8 @@ static void gate_by_hand(void **state)
 static void gate_without_certainty(void **state)
 {
     (void)state;
-    const struct decide_stored base = {10, 9.9, 10.1, 50, 700, NAN, 0, 30};
-    struct decide_stored now = {10.8, 10.05, 11.5, 46, 700, NAN, 0, 30};
+    const struct decide_stored base = {10, 9.9, 10.1, 50, 700, NAN, 0, 30, NAN};
+    struct decide_stored now = {10.8, 10.05, 11.5, 46, 700, NAN, 0, 30, NAN};
     assert_int_equal(decided(base, now, 1).state, DECIDE_INCONCLUSIVE);
     assert_int_equal(decided(base, now, 1).reason, REASON_NOISE);
     now.ci_lo_ms = 10.6;
@@ -138,10 +138,24 @@ static void gate_of_few_processes_on_the_cpu(void **state)
                     /* a second process may confirm a change, it does not mend the baseline */
                     assert_int_equal(decide_gate_needs_run(&decide_defaults, &g, nows), g.reason == REASON_ONE_NOW);
                 }
+    /* A load of all CPUs does not tell it: in one process threads waited for others. */
+    for (int who = 0; who < 6; who++) {
+        const double waits[] = {0, 20, 20.1, NAN};
+        for (int w = 0; w < 4; w++) {
+            struct decide_stored *const one = who < 3 ? &was[who] : &now[who - 3];
+            one->cpu_wait_pct = waits[w];
+            const struct decide_case c = {was, now, 3, 3};
+            const struct decide_family f = decide_family_of(&c, 1, true);
+            const struct decide_gate g = decide_gate(&decide_defaults, &f, &c);
+            assert_int_equal(g.state, w == 2 ? DECIDE_INCONCLUSIVE : DECIDE_REGRESS);
+            assert_int_equal(g.reason, w == 2 ? REASON_BUSY : REASON_NONE);
+            assert_false(decide_gate_needs_run(&decide_defaults, &g, 3));
+        }
+    }
     /* Six samples that differ by half: the ratio to the control is no better known than the median. */
     const struct decide_case c = {was, now, 3, 3};
     for (int i = 0; i < 3; i++) {
-        was[i] = now[i] = (struct decide_stored){10, 7, 13, NAN, NAN, 3 + 0.01 * i, 0, 6};
+        was[i] = now[i] = (struct decide_stored){10, 7, 13, NAN, NAN, 3 + 0.01 * i, 0, 6, NAN};
         now[i].over_control *= 0.8;
     }
     const struct decide_family f = decide_family_of(&c, 1, true);
@@ -188,9 +202,9 @@ static void a_crowded_cpu_raises_no_alarm(void **state)
 static void gate_without_an_interval(void **state)
 {
     (void)state;
-    const struct decide_stored whole = {10, 9.9, 10.1, 50, 700, NAN, 0, 30},
-                               single = {10, NAN, NAN, 50, 700, NAN, 0, 0};
-    const struct decide_stored slow = {20, NAN, NAN, 25, 700, NAN, 0, 0};
+    const struct decide_stored whole = {10, 9.9, 10.1, 50, 700, NAN, 0, 30, NAN},
+                               single = {10, NAN, NAN, 50, 700, NAN, 0, 0, NAN};
+    const struct decide_stored slow = {20, NAN, NAN, 25, 700, NAN, 0, 0, NAN};
     const struct decide_stored pairs[][2] = {
         {single, single}, {single, whole}, {whole, single}, {whole, slow}, {slow, whole}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
