@@ -10,9 +10,9 @@
 # load. Prints a line for each gate, and what is to hold:
 #   the same plugin: never REGRESS; at load 0 at least 8 of 10 pass
 #   20 % slower: found in at least 9 of 10; 8 % slower: never passes
-# Needs a quiet machine with two CPUs, or two for each part in CPUS; loads run on the CPUs of their part. A gate takes 10
-# s where one process decides, 50 s where it takes five: an hour in all, 10 minutes with five pairs in CPUS. Exit 1 where a
-# bar is missed, 2 where a part has no result.
+# Needs a quiet machine with two CPUs, or two for each part in CPUS; loads run on the CPUs of their part. A gate takes
+# 10 s where one process decides, 50 s where it takes five: an hour in all, 10 minutes with five pairs in CPUS. Exit 1
+# where a bar is missed, 2 where a part has no result.
 # FABENCH, PACED: the program and the folder with libpaced_*.so; default build/release. OPTIONS: more options of each
 # run, as --preheat-s=1 --min-time-ms=200 for shorter ones.
 set -euo pipefail
@@ -33,12 +33,18 @@ fabench=${FABENCH:-build/release/fabench}
 paced=${PACED:-$(dirname "$fabench")/tests/fake}
 work=$(mktemp -d)
 children=()
+loops=()
+# A child that a signal ends before it has forgotten these traps runs them, too: it leaves all alone.
 calm() {
+    [ "$BASHPID" = "$own" ] || return 0
+    [ ${#loops[@]} -eq 0 ] || kill -KILL "${loops[@]}" 2>/dev/null || true
     [ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true
     wait "${children[@]}" 2>/dev/null || true
     children=()
+    loops=()
 }
-trap 'calm; rm -rf "$work"' EXIT
+own=$$
+trap 'calm; [ "$BASHPID" != $$ ] || rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 await() { # await COMMAND...: so that a signal ends it at once
     local code=0
@@ -54,6 +60,8 @@ await() { # await COMMAND...: so that a signal ends it at once
 # One pair: takes parts until none is left.
 serve() { # serve CPUS
     local part
+    children=()
+    own=$BASHPID
     trap calm EXIT
     trap 'exit 130' INT TERM
     for part in $parts; do
@@ -96,7 +104,8 @@ gates() { # gates PART LIBRARY LOAD
     for _ in $(seq "$repeats"); do
         for _ in $(seq "$3"); do
             (while :; do :; done) &
-            children+=($!)
+            loops+=($!)
+            disown $!
         done
         code=0
         start=$SECONDS

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/gate/fingerprint.h"
@@ -113,7 +114,12 @@ static void decide(struct gate *g)
 static int measure(struct gate *g, const char *folder)
 {
     int code = EXIT_OK;
+    bool is_open;
+    if (g->baseline.count == 1 && gate_is_cpu(&g->baseline))
+        log_warn("gate: one record of the baseline decides nothing on the CPU, whatever is measured now; give more "
+                 "records (--baseline), five are better");
     do {
+        const double start_ms = clock_ms();
         struct record_file *const file = &g->current.files[g->current.count];
         code = gate_measure(g->options, g->baseline.count ? &g->baseline.files[0] : NULL, folder, g->current.count + 1,
                             file, &g->measured_code);
@@ -125,8 +131,12 @@ static int measure(struct gate *g, const char *folder)
         }
         g->current.count++;
         decide(g);
-    } while (g->baseline.count && g->measured_code == EXIT_OK &&
-             gate_cases_need_run(&g->cases, &g->rules, g->current.count));
+        is_open = g->baseline.count && g->measured_code == EXIT_OK &&
+                  gate_cases_need_run(&g->cases, &g->rules, g->current.count);
+        if (is_open)
+            log_note("gate: process %d of at most %d took %.0f s; noise, or a change to be confirmed, asks for another",
+                     g->current.count, g->rules.gate_runs_max, 1e-3 * (clock_ms() - start_ms));
+    } while (is_open);
     return code;
 }
 

@@ -322,6 +322,24 @@ static void add_floors(struct gate_lines *g, const struct gate_side *current, st
         }
 }
 
+/* On the CPU a time says nothing without the control's in the same rounds: it is added to the command of each line. */
+static void add_control(struct gate_lines *g, const char *control)
+{
+    static const char option[] = " --impl ";
+    if (!control)
+        return;
+    g->repros = xcalloc((unsigned long)g->count + 1, sizeof *g->repros);
+    for (int i = 0; i < g->count; i++) {
+        struct verdict_line *const line = &g->items[i];
+        const char *const at = line->repro ? strstr(line->repro, option) : NULL;
+        if (!at)
+            continue;
+        const int length = (int)(at - line->repro + (int)sizeof option - 1 + (int)strcspn(at + sizeof option - 1, " "));
+        line->repro = g->repros[g->repro_count++] =
+            xasprintf("%.*s,%s%s", length, line->repro, control, line->repro + length);
+    }
+}
+
 /* ---- the whole ---- */
 
 int gate_lines_make(struct gate_lines *g, const struct options *o, const struct gate_cases *cases,
@@ -347,6 +365,7 @@ int gate_lines_make(struct gate_lines *g, const struct options *o, const struct 
     const bool is_matched = !floors || floors_are_matched(floors, &why);
     const bool is_compared = g->count > 0;
     add_others(g, current, cases->control, baseline->count > 0);
+    add_control(g, cases->control);
     if (!is_matched) {
         log_error("--floors: %s", why.text);
         return EXIT_NOT_COMPARABLE;
@@ -364,6 +383,9 @@ void gate_lines_free(struct gate_lines *g, const struct gate_side *current)
 {
     for (int f = 0; f < current->count; f++)
         free(g->line_of[f]);
+    for (int i = 0; i < g->repro_count; i++)
+        free(g->repros[i]);
+    free(g->repros);
     free(g->items);
     memset(g, 0, sizeof *g);
 }

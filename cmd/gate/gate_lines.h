@@ -9,6 +9,8 @@
 struct gate_lines {
     struct verdict_line *items; /* owned */
     int count;
+    char **repros; /* with the control beside it, of the lines that have one; owned */
+    int repro_count;
     int not_requested;           /* configurations of the baseline that the options left out */
     int *line_of[GATE_RUNS_MAX]; /* of each row of each current record: its line, or -1; owned */
 };

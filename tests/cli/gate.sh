@@ -474,6 +474,17 @@ sed 's/"command_line":"[^"]*"/"command_line":"fabench --impl-lib absent.so"/' no
 gate --baseline line.jsonl --device cpu
 expect_code 5
 expect_stderr 'cannot be used here'
+# With a control, which the command of a line has, too; each process that asks for another is a line.
+for n in 1 2; do
+    small --seqlen 64 --impl naive,fused --jsonl "$tmp/both$n.jsonl"
+    run "${small[@]}"
+done
+gate --baseline both1.jsonl --device cpu --preheat-s 0
+expect_code 4
+expect_stderr '^fabench: warning: gate: one record of the baseline decides nothing on the CPU'
+expect "naive in the command" test "$(tr -s ' \\\n' ' ' <out | grep -c -- ' --impl fused_cpu,naive --mode fwd ')" -eq 1
+gate --baseline both1.jsonl --baseline both2.jsonl --device cpu --preheat-s 0 --delta 0.1% --runs 2
+expect_stderr '^fabench: gate: process 1 of at most 2 took [0-9]+ s; noise, or a change to be confirmed'
 # Words that choose no problem excuse no case that is missing.
 line="fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1"
 sed "s/\"command_line\":\"[^\"]*\"/\"command_line\":\"$line --warmup-ms 0 --max-noise 100% --l2 hot\"/" \
