@@ -13,6 +13,7 @@
 #include "cmd/options/options_text.h"
 #include "cmd/record/record_file.h"
 #include "cmd/report/report.h"
+#include "cmd/run/accepted.h"
 #include "cmd/run/node_verdict.h"
 #include "cmd/run/supervisor.h"
 #include "cmd/selftest/selftest.h"
@@ -40,6 +41,9 @@ static int run_sweep(const struct options *o, const struct overlay *overlay)
     (void)overlay;
     if (o->dry_run)
         return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
+    const int listed = accepted_begin(o);
+    if (listed != EXIT_OK)
+        return listed;
     if (o->junit_path && !path_discard(o->junit_path)) /* a run that ends early leaves no file of an earlier one */
         return EXIT_IO;
     if (o->profile)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/annotation.h"
 #include "cmd/base/csv.h"
 #include "cmd/base/junit.h"
 #include "cmd/base/log.h"
@@ -268,20 +269,9 @@ static void collapse_spaces(const char *label, char *text, size_t size)
 
 /* ---- GitHub ---- */
 
-/* Percent, line ends and, in properties, the separators are written as %XX. */
-static void put_escaped(FILE *out, const char *text, bool is_property)
-{
-    for (; *text; text++)
-        if (*text == '%' || *text == '\r' || *text == '\n' || (is_property && (*text == ':' || *text == ',')))
-            fprintf(out, "%%%02X", (unsigned char)*text);
-        else
-            fputc(*text, out);
-}
-
 void verdicts_annotate(const struct verdict_report *r, FILE *out)
 {
-    const char *in_actions = getenv("GITHUB_ACTIONS");
-    if (!in_actions || strcmp(in_actions, "true") != 0)
+    if (!annotation_is_wanted())
         return;
     for (int i = 0; i < r->count; i++) {
         const struct verdict_line *line = &r->lines[i];
@@ -294,23 +284,17 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         collapse_spaces(line->configuration, label, sizeof label);
         snprintf(title, sizeof title, "fabench %s: %s %s", r->view == VERDICTS_AB ? "ab" : "gate",
                  verdict_name(line->verdict), label);
-        char *text = describe(r, line);
-        fprintf(out, "::%s title=", is_soft || code == EXIT_INCONCLUSIVE ? "warning" : "error");
-        put_escaped(out, title, true);
-        fputs("::", out);
-        put_escaped(out, line->impl, false);
-        fputs(" ", out);
-        put_escaped(out, text, false);
-        fputc('\n', out);
+        char *described = describe(r, line);
+        char *text = xasprintf("%s %s", line->impl, described);
+        annotation_put(out, is_soft || code == EXIT_INCONCLUSIVE ? "warning" : "error", title, text);
         free(text);
+        free(described);
     }
-    fprintf(out, "::%s title=fabench %s::",
-            r->exit_code   ? "error"
-            : r->soft_code ? "warning"
-                           : "notice",
-            r->view == VERDICTS_AB ? "ab" : "gate");
-    put_escaped(out, r->summary, false);
-    fputc('\n', out);
+    annotation_put(out,
+                   r->exit_code   ? "error"
+                   : r->soft_code ? "warning"
+                                  : "notice",
+                   r->view == VERDICTS_AB ? "fabench ab" : "fabench gate", r->summary);
 }
 
 /* ---- --quiet ---- */

@@ -582,6 +582,8 @@ bool options_check(const struct parse *p)
         if (records[i] && path_is_same(records[i], o->junit_path))
             return options_refuse("--junit", o->junit_path, "is the file of %s; must be another one",
                                   i ? "--jsonl" : "--csv");
+    if (o->accepted_path && !path_takes_file(o->accepted_path, NULL, &why))
+        return options_refuse("--accepted", o->accepted_path, "%s", why.text);
     if (o->verdict_path && (strcmp(o->verdict_path, "-") == 0 || !path_takes_file(o->verdict_path, o->out_dir, &why)))
         return options_refuse("--verdict", o->verdict_path, "%s",
                               strcmp(o->verdict_path, "-") ? why.text : "must be a file: stdout has the results");

@@ -10,6 +10,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
+#include "cmd/problem/problem.h"
 #include "cmd/record/record.h"
 
 /* A row that did not run, as it is written; the caller frees it. */
@@ -28,27 +29,69 @@ static void sort(struct name_list *list)
         qsort(list->names, (size_t)list->count, sizeof *list->names, compare);
 }
 
-/* Reads the lines without comments and blanks at their ends. False after a message. */
-static bool read_list(const char *path, struct name_list *list)
+/* Implementation and key: "fused bwd-causal-...", "fused r12-fwd-full-...". */
+static bool is_line(const char *line)
+{
+    const size_t impl = strcspn(line, " \t");
+    const char *key = line + impl + (line[impl] == ' ');
+    if (impl == 0 || strpbrk(key, " \t"))
+        return false;
+    if (*key == 'r') { /* of --random: its number */
+        const size_t digits = strspn(key + 1, "0123456789");
+        key += digits && key[1 + digits] == '-' ? digits + 2 : 0;
+    }
+    for (int mode = 0; problem_mode_names[mode]; mode++) {
+        const size_t length = strlen(problem_mode_names[mode]);
+        if (strncmp(key, problem_mode_names[mode], length) == 0 && key[length] == '-')
+            return true;
+    }
+    return false;
+}
+
+/* Reads the lines without comments and blanks at their ends. EXIT_USAGE, EXIT_IO after a message. */
+static int read_list(const char *path, struct name_list *list)
 {
     char line[4096];
+    int number = 0, code = EXIT_OK;
     FILE *file = fopen(path, "re");
     if (file)
         file_skip_mark(file);
-    while (file && fgets(line, sizeof line, file)) {
+    while (file && code == EXIT_OK && fgets(line, sizeof line, file)) {
         size_t length = strlen(line);
+        number++;
         while (length && strchr(" \t\r\n", line[length - 1]))
             line[--length] = 0;
-        if (length && line[0] != '#')
-            name_list_add(list, line);
+        if (!length || line[0] == '#')
+            continue;
+        if (!is_line(line)) {
+            log_error("--accepted %s, line %d: %.80s: must be an implementation and a key of verify",
+                      path_shown(path).text, number, line);
+            code = EXIT_USAGE;
+        }
+        name_list_add(list, line);
     }
-    const bool good = file && !ferror(file);
-    if (!good)
+    if (!file || ferror(file)) {
         log_error("--accepted %s: cannot be read: %s", path_shown(path).text, strerror(errno));
+        code = EXIT_IO;
+    }
     if (file)
         fclose(file);
+    if (code == EXIT_OK && !list->count) {
+        log_error("--accepted %s: names no row; remove the file to have it written", path_shown(path).text);
+        code = EXIT_USAGE;
+    }
     sort(list);
-    return good;
+    return code;
+}
+
+int accepted_begin(const struct options *o)
+{
+    struct name_list list = {0};
+    if (!o->accepted_path || access(o->accepted_path, F_OK) != 0)
+        return EXIT_OK;
+    const int code = read_list(o->accepted_path, &list);
+    name_list_free(&list);
+    return code;
 }
 
 static int write_list(const char *path, const struct record_file *rows)
@@ -92,9 +135,10 @@ int accepted_check(const struct options *o, const struct record_file *rows, bool
     *missed_count = 0;
     if (access(o->accepted_path, F_OK) != 0)
         return is_whole ? write_list(o->accepted_path, rows) : EXIT_OK;
-    if (!read_list(o->accepted_path, &list)) {
+    const int code = read_list(o->accepted_path, &list);
+    if (code != EXIT_OK) {
         name_list_free(&list);
-        return EXIT_IO;
+        return code;
     }
     for (int i = 0; i < rows->count; i++) {
         const struct record_row *const row = &rows->rows[i];

@@ -6,6 +6,9 @@
 #include "cmd/options/options.h"
 #include "cmd/record/record_file.h"
 
+/* Reads a list that exists before anything runs: EXIT_OK, or EXIT_USAGE, EXIT_IO after a message. */
+int accepted_begin(const struct options *);
+
 /* Compares the rows of a run with the list; where the file does not exist, writes it from the rows that ran, which the
  * run says in a line. Returns EXIT_OK; EXIT_CHECK_FAILED after a message for each row that was not accepted (of
  * --max-failures) and is_missed[row] set; EXIT_IO after a message. is_whole: the run ended by itself; else nothing is

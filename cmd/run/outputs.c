@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/base/annotation.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/junit.h"
 #include "cmd/base/log.h"
@@ -406,39 +407,70 @@ static void tell_resume(struct run_outputs *s)
     free(command);
 }
 
+/* What failed in a row, or why it did not run; the caller frees it. */
+static char *say_failure(const struct record_row *row, bool is_missed)
+{
+    struct text message = {0};
+    if (row->status != STATUS_OK)
+        text_add(&message, "%s%s: ", is_missed ? "accepted before, now " : "", record_status_names[row->status]);
+    text_add(&message, "%s", row->reason);
+    for (int i = 0; i < row->tensor_count && (row->check == CHECKED_FAIL || is_missed); i++)
+        if (!(row->tensors[i].used <= 1)) {
+            text_separate(&message, "; ");
+            text_add(&message, "%s", row->tensors[i].failure[0] ? row->tensors[i].failure : row->tensors[i].name);
+        }
+    return text_take(&message);
+}
+
+/* An annotation for each row that failed, up to --max-failures. */
+static void annotate(const struct run_outputs *s, const bool *is_missed)
+{
+    int64_t left = s->options->max_failures;
+    for (int i = 0; i < s->rows.count && left > 0; i++) {
+        const struct record_row *const row = &s->rows.rows[i];
+        char label[PROBLEM_LABEL_SIZE];
+        if (!record_row_failed(row) && !is_missed[i])
+            continue;
+        problem_key_label(&row->key, label, sizeof label);
+        char *title = xasprintf("fabench %s: %s %s", command_table[s->options->command].name, row->impl,
+                                row->only ? row->only : label);
+        char *failure = say_failure(row, is_missed[i]);
+        char *text = xasprintf("%s%s%s", failure, row->repro ? "\nagain: " : "", row->repro ? row->repro : "");
+        annotation_put(stdout, "error", title, text);
+        free(text);
+        free(failure);
+        free(title);
+        left--;
+    }
+}
+
 /* Adds one row as a test case: what failed, why it did not run, and in its body the command that makes it again. */
 static void add_junit_case(struct junit *junit, const struct record_row *row, double time_s, bool is_missed,
                            bool has_boards)
 {
     const bool is_broken = record_row_is_broken(row);
     char *class_name = xasprintf("fabench.%s", row->impl), *body = NULL;
-    struct text message = {0};
     const enum junit_result result = is_broken                                 ? JUNIT_ERROR
                                      : row->check == CHECKED_FAIL || is_missed ? JUNIT_FAILED
                                      : row->status != STATUS_OK                ? JUNIT_SKIPPED
                                                                                : JUNIT_PASSED;
-    if (row->status != STATUS_OK)
-        text_add(&message, "%s%s: ", is_missed ? "accepted before, now " : "", record_status_names[row->status]);
-    text_add(&message, "%s", row->reason);
-    for (int i = 0; i < row->tensor_count && result == JUNIT_FAILED; i++)
-        if (!(row->tensors[i].used <= 1)) {
-            text_separate(&message, "; ");
-            text_add(&message, "%s", row->tensors[i].failure[0] ? row->tensors[i].failure : row->tensors[i].name);
-        }
+    char *message = say_failure(row, is_missed);
     if (row->repro && (result == JUNIT_FAILED || is_broken))
-        body = xasprintf("%s%sagain: %s", text_string(&message), message.length ? "\n" : "", row->repro);
-    if (result == JUNIT_PASSED && isfinite(row->err_used))
-        text_add(&message, "%s at %.2g of its bound", row->err_tensor, row->err_used);
+        body = xasprintf("%s%sagain: %s", message, *message ? "\n" : "", row->repro);
+    if (result == JUNIT_PASSED && isfinite(row->err_used)) {
+        free(message);
+        message = xasprintf("%s at %.2g of its bound", row->err_tensor, row->err_used);
+    }
     char *problem = problem_key_options(&row->key); /* in words, no two problems have the same */
     char *name = xasprintf("%s%s%s", row->only ? row->only : problem + strspn(problem, " "), has_boards ? " on " : "",
                            has_boards ? row->pci : "");
-    junit_add(junit, class_name, name, result, text_string(&message));
+    junit_add(junit, class_name, name, result, message);
     free(name);
     junit_detail(junit, time_s, body);
     free(problem);
     free(class_name);
     free(body);
-    text_free(&message);
+    free(message);
 }
 
 static bool write_junit(const struct run_outputs *s, const bool *is_missed, int exit_code)
@@ -501,6 +533,8 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
         status = exit_worst(status, accepted_check(s->options, &s->rows, exit_code == EXIT_OK, is_missed, &missed));
     if (s->options->junit_path && !write_junit(s, is_missed, status))
         status = exit_worst(status, EXIT_IO);
+    if (s->table && !s->options->quiet && annotation_is_wanted())
+        annotate(s, is_missed);
     free(is_missed);
     if (s->table) {
         const struct options *o = s->options;

@@ -69,10 +69,12 @@ sed -i "s/    if (status != ATTN_OK || request->problem->dtype == ATTN_FP32)/$re
 expect "an edited kernel" sh -c '! git diff --quiet plugin.c'
 what="ci/check.sh, a kernel that refuses the causal mask"
 code=0
-GITHUB_STEP_SUMMARY=$tmp/summary.md ci/check.sh >"$tmp/out" 2>"$tmp/err" || code=$?
+GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY=$tmp/summary.md ci/check.sh >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 1
 expect_stdout '^fabench: plugin_cpu fwd-causal-[^ ]*: accepted before, now unsupported: takes no mask'
 expect_stdout 'rows of --accepted ci/accepted-cpu.txt did not run'
+expect_stdout '^::error title=fabench verify%3A plugin_cpu fwd-causal-[^ ]*::accepted before, now unsupported'
+expect "no annotations in the summary" test "$(grep -c '^::' "$tmp/summary.md")" -eq 0
 expect_stdout '^INCOMPLETE: [0-9]+ of [0-9]+ rows ran'
 expect "failures in the JUnit file" grep -q '<failure message="accepted before, now unsupported: takes no mask"' \
     fabench-ci/verify.xml

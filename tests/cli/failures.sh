@@ -8,9 +8,24 @@ shapes=(--preset quick --dtype fp32 --mode fwd --repeats 0)
 is_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
 count() { grep -c -- "$1" "$2"; }
 
+# A list of rows that must run is read before anything runs, and a place for it that takes no file is refused.
+# refused_list SENTENCE TEXT
+refused_list() {
+    printf "$2" >list.txt
+    refused "$1" verify "${shapes[@]}" --device cpu --impl fused --out none --accepted list.txt
+}
+refused_list 'list.txt: names no row; remove the file' '# a comment\n\n'
+refused_list 'line 2: junk line: must be an implementation and a key' 'fused fwd-full-d-64\njunk line\n'
+refused_list 'line 1: fused: must be' 'fused\n'
+refused_list 'line 1: fused r1-fwde: must be' 'fused r1-fwde\n'
+refused '--accepted absent/list.txt: ' verify "${shapes[@]}" --device cpu --impl fused --accepted absent/list.txt
+
 # verify: every row fails; three are printed, all are in the record and in the JUnit file.
-run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out run --junit verify.xml --max-failures 3
+GITHUB_ACTIONS=true run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out run --junit verify.xml \
+    --max-failures 3
 expect_code 1
+annotation='^::error title=fabench verify%3A wrong_scale fwd-[^ ]*::(o|lse) b=.*%0Aagain: fabench verify .* --only fwd-'
+expect "three annotations" test "$(grep -cE "$annotation" out)" -eq 3
 failed=$(rows run/run.jsonl '"check": *"fail"' | wc -l)
 expect "more than three failures" test "$failed" -gt 3
 expect "three of them printed" test "$(count '^FAIL wrong_scale' out)" -eq 3
