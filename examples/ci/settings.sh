@@ -19,6 +19,9 @@ cuda_options=(--preset ci --mode fwd)
 cpu_verify=()
 cuda_verify=(--mode fwd)
 
+# On the CPU threads of OpenMP that wait must not spin: the others of the round would wait for them.
+export OMP_WAIT_POLICY=passive
+
 # build_in DIR: builds the libraries of a checkout.
 build_in() {
     cmake -S "$1" -B "$1/build" -DCMAKE_PREFIX_PATH="$fabench_prefix" && cmake --build "$1/build"
