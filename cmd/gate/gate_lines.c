@@ -124,7 +124,7 @@ static void describe_times(const struct decide_family *family, const struct gate
             snprintf(cause, sizeof cause, "its threads waited for a CPU for %.0f %% of their time", d->waited_pct);
         else
             snprintf(cause, sizeof cause, "its load was above %g for each CPU", decide_defaults.gate_load);
-        snprintf(why, size, "%s while others used the machine (%s); give more records, of a quiet machine",
+        snprintf(why, size, "%s while others used the machine (%s)",
                  d->relative_change > 0 ? "slower" : "faster", cause);
         break;
     case REASON_THROTTLED: snprintf(why, size, "measured under thermal slowdown"); break;
@@ -457,7 +457,7 @@ void gate_describe_rest(const struct gate_lines *lines, const struct gate_cases 
 {
     double sum = 0, possible = 0;
     int count = 0, used = 0;
-    bool is_open = false, lacks_baselines = false;
+    bool is_open = false, lacks_baselines = false, is_busy = false;
     text[0] = 0;
     for (int i = 0; i < cases->count; i++) {
         const struct gate_case *const c = &cases->items[i];
@@ -471,10 +471,14 @@ void gate_describe_rest(const struct gate_lines *lines, const struct gate_cases 
             possible = fmax(possible, c->decision.possible);
         is_open |= c->decision.state == DECIDE_INCONCLUSIVE;
         lacks_baselines |= c->decision.reason == REASON_ONE_BASELINE;
+        is_busy |= c->decision.reason == REASON_BUSY;
     }
     if (count)
         used += snprintf(text + used, size - (size_t)used, "; GEMM time %+.1f %%", per_cent(sum / count));
-    if (possible > 0)
+    if (is_busy)
+        used += snprintf(text + used, size - (size_t)used,
+                         "; others used the machine: measure the records again when it is quiet");
+    else if (possible > 0)
         used += snprintf(text + used, size - (size_t)used,
                          "; the noise allows a limit of %.1f %% (--delta), or give further records (--baseline)",
                          round_up(possible));

@@ -76,7 +76,7 @@ random_sweep() {
 # What must be as before: every field but those of time, of the errors, of this run and of its other implementations.
 lasting() {
     sed -E 's/"(run_id|time_utc|stop|launch|asked|repro|only|err_tensor|worst|speedups|peer)":"([^"\\]|\\.)*",?//g
-        s/"(samples|time_ms|time_ms_ci_lo|time_ms_ci_hi|time_ms_min|noise_pct|tflops)":[^,}]*,?//g
+        s/"(samples|time_ms|time_ms_ci_lo|time_ms_ci_hi|time_ms_min|noise_pct|tflops|cpu_wait_pct)":[^,}]*,?//g
         s/"(speedup_vs_naive|speedup_vs_peer)":[^,}]*,?//g
         s/"(max_abs_err|rel_rms_err|err_ratio|err_used)":[^,}]*,?//g
         s/"(tensors|samples_ms)":\[.*/}/; s/,+\}/}/g'
