@@ -124,8 +124,8 @@ static void describe_times(const struct decide_family *family, const struct gate
             snprintf(cause, sizeof cause, "its threads waited for a CPU for %.0f %% of their time", d->waited_pct);
         else
             snprintf(cause, sizeof cause, "its load was above %g for each CPU", decide_defaults.gate_load);
-        snprintf(why, size, "%s while others used the machine (%s)",
-                 d->relative_change > 0 ? "slower" : "faster", cause);
+        snprintf(why, size, "%s while others used the machine (%s)", d->relative_change > 0 ? "slower" : "faster",
+                 cause);
         break;
     case REASON_THROTTLED: snprintf(why, size, "measured under thermal slowdown"); break;
     case REASON_NO_GEMM:

@@ -484,7 +484,11 @@ gate --baseline both1.jsonl --device cpu --preheat-s 0
 expect_code 4
 expect_stderr '^fabench: warning: gate: one record of the baseline decides nothing on the CPU'
 expect "naive in the command" test "$(tr -s ' \\\n' ' ' <out | grep -c -- ' --impl fused_cpu,naive --mode fwd ')" -eq 1
-gate --baseline both1.jsonl --baseline both2.jsonl --device cpu --preheat-s 0 --delta 0.1% --runs 2
+for n in 1 2; do # so far apart that nothing measured now can be decided
+    sed -i -E "s/\"speedup_vs_naive\":[^,}]*/\"speedup_vs_naive\":0.0${n}/" both$n.jsonl
+done
+gate --baseline both1.jsonl --baseline both2.jsonl --device cpu --preheat-s 0 --runs 2
+expect_code 4
 expect_stderr '^fabench: gate: process 1 of at most 2 took [0-9]+ s; noise, or a change to be confirmed'
 # Words that choose no problem excuse no case that is missing.
 line="fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1"
