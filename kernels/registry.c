@@ -5,7 +5,7 @@
 
 extern const struct attn_impl attn_fused_cpu;
 #ifdef FABENCH_WITH_CUDA
-extern const struct attn_impl attn_fused_sm80, attn_fused_sm90;
+extern const struct attn_impl attn_fused_sm80, attn_fused_sm90, attn_fused_v1;
 #endif
 
 const struct attn_impl *const *attn_registry(void)
@@ -14,6 +14,7 @@ const struct attn_impl *const *attn_registry(void)
 #ifdef FABENCH_WITH_CUDA
         &attn_fused_sm90,
         &attn_fused_sm80,
+        &attn_fused_v1,
 #endif
         &attn_fused_cpu,
         NULL,
