@@ -91,7 +91,7 @@ static const struct {
     struct style style;
 } known_styles[] = {
     {"fused_sm90", {"#0072B2", 7}}, {"fused_cpu", {"#0072B2", 7}}, {"fused_sm80", {"#56B4E9", 9}},
-    {"cudnn", {"#E69F00", 5}},      {"naive", {"#009E73", 13}},
+    {"cudnn", {"#E69F00", 5}},      {"naive", {"#009E73", 13}},    {"fused_v1", {"#D55E00", 15}},
 };
 static const struct style other_styles[] = {
     {"#CC79A7", 11}, {"#882255", 15}, {"#000000", 7}, {"#999933", 5}, {"#332288", 9}};

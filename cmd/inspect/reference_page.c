@@ -197,7 +197,7 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
     const int parsed = options_parse(3, words, &o, &done), planned = plan_make(&o, platform, &plan);
     FABENCH_ASSERT(parsed == EXIT_OK && planned == EXIT_OK, "preset %s", preset->name);
     const struct attn_problem *p = &plan.items[0].problem;
-    const int members = platform == ATTN_CPU ? 2 : 3; /* naive, fused, cudnn */
+    const int members = platform == ATTN_CPU ? 2 : o.preset == PRESET_GENERATIONS ? 4 : 3; /* naive, fused, cudnn */
     const double seconds = plan.count * inspect_estimate_s(&plan, &o, members);
     char *lengths = list_of(&plan, print_length), *dtypes = list_of(&plan, print_dtype),
          *dims = list_of(&plan, print_dim);
@@ -247,7 +247,8 @@ static void put_presets(void)
             if (platform == ATTN_CUDA || (strcmp(preset->name, "ci") && strcmp(preset->name, "acceptance")))
                 put_preset(preset, (enum attn_platform)platform);
     }
-    printf("\n`ci`, `acceptance` and `node` never run on the CPU unless `--device cpu` says so. `verify --preset "
+    printf("\n`ci`, `acceptance`, `node` and `generations` never run on the CPU unless `--device cpu` says so. `verify "
+           "--preset "
            "quick` takes the "
            "hard shapes\nthat end in a short time under a memory checker.\n");
 }

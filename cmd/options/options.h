@@ -27,7 +27,8 @@ enum preset {
     PRESET_FULL,
     PRESET_DATA,
     PRESET_NODE,
-    PRESET_DECODE
+    PRESET_DECODE,
+    PRESET_GENERATIONS
 };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */

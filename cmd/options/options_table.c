@@ -56,10 +56,10 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_SWEEP | FOR_TUNE,
+     .unit = "quick|paper|ci|...|decode|generations", .help = "options win", .commands = FOR_SWEEP | FOR_TUNE,
      .detail = "A set of problems and of measuring times, see Presets. Every other option overrides its part of it."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("ci; the baseline's"),
-     .unit = "quick|paper|ci|acceptance|full|data|node|decode", .help = "options win", .commands = FOR_GATES,
+     .unit = "quick|paper|ci|...|decode|generations", .help = "options win", .commands = FOR_GATES,
      .detail = "The preset of the processes that measure, see Presets. ab takes ci (quick with --device cpu), gate "
                "what the command line in the baseline says."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
@@ -610,6 +610,7 @@ const char *const option_preset_names[] = {[PRESET_NONE] = "none",
                                            [PRESET_DATA] = "data",
                                            [PRESET_NODE] = "node",
                                            [PRESET_DECODE] = "decode",
+                                           [PRESET_GENERATIONS] = "generations",
                                            NULL};
 
 const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }

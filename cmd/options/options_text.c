@@ -40,6 +40,9 @@ const struct named_text option_presets[] = {
      "one token against a cache, in bf16 at head dim 128: batches of 1 to 256 sequences with 1k to 128k keys, up to "
      "32 GiB, of four pairs of head counts; batches of unequal lengths; contiguous and in pages of 16 and 64; smaller "
      "problems on a CPU"},
+    {"generations",
+     "naive, fused_v1, fused_sm80 and fused_sm90 beside each other in fp16, lengths 512 to 16k: the steps from "
+     "three passes to FlashAttention-3 (docs/generations.md)"},
     {NULL, NULL}};
 
 /* --shape is num_attention_heads x num_key_value_heads of config.json; a window of w keys is w - 1 to the left of the

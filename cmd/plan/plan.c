@@ -39,6 +39,7 @@ static const struct preset_values presets_cuda[] = {
     [PRESET_DATA] = {"data", "4k,16k", 16384, 2048, 200, 300, 0.5, 30, 0},
     [PRESET_NODE] = {"node", "4k,16k", 16384, 2048, 100, 200, 0.5, 30, 0},
     [PRESET_DECODE] = {"decode", "1k,8k,32k,128k", 0, 4096, 50, 100, 0.5, 30, 0},
+    [PRESET_GENERATIONS] = {"generations", "512:16k:*2", 16384, 2048, 200, 300, 0.5, 30, 0},
 };
 
 static const struct preset_values presets_cpu[] = {
@@ -50,6 +51,7 @@ static const struct preset_values presets_cpu[] = {
     [PRESET_DATA] = {"data", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
     [PRESET_NODE] = {"node", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
     [PRESET_DECODE] = {"decode", "256,1k", 0, 128, 20, 100, 0.5, 6, 0},
+    [PRESET_GENERATIONS] = {"generations", "512,1k", 1024, 128, 20, 100, 0.5, 6, 0},
 };
 
 void plan_add(struct plan *plan, const struct plan_item *item)

@@ -86,7 +86,24 @@ const char *session_clock_policy(struct session *s)
 static bool may_fall_back(const struct options *o)
 {
     return o->device != DEVICE_CUDA && o->preset != PRESET_CI && o->preset != PRESET_ACCEPTANCE &&
-           o->preset != PRESET_NODE;
+           o->preset != PRESET_NODE && o->preset != PRESET_GENERATIONS;
+}
+
+/* The implementations that were asked for, or those of the preset, which as defaults may run nowhere. */
+static int select_impls(const struct options *o, struct session *s)
+{
+    static const char *const names[] = {"naive", "fused_v1", "fused_sm80", "fused_sm90"};
+    struct name_list generations = {0};
+    const bool has_own = o->preset == PRESET_GENERATIONS && !o->impls.count && s->backend.device.platform == ATTN_CUDA;
+    if (has_own)
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            name_list_add(&generations, names[i]);
+    const int status =
+        impls_select(&s->impls, has_own ? &generations : &o->impls, &s->backend.device, s->slots, &s->slot_count);
+    for (int i = 0; has_own && i < s->slot_count; i++)
+        s->slots[i].is_named = false;
+    name_list_free(&generations);
+    return status;
 }
 
 /* Checks the files of --input for every problem of the plan. The problems differ only in mask, dtype and mode (see
@@ -160,7 +177,7 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
         log_note("%s", why.text);
     int status = impls_load(&o->impl_libs, &s->impls);
     if (status == EXIT_OK && !o->outputs_dir && !s->is_plan_only)
-        status = impls_select(&s->impls, &o->impls, &s->backend.device, s->slots, &s->slot_count);
+        status = select_impls(o, s);
     if (status == EXIT_OK && o->invariance && s->slot_count)
         status = impls_make_invariant(&s->impls, &s->backend.device, s->slots, &s->slot_count);
     if (status == EXIT_OK && o->peer)

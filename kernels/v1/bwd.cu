@@ -234,7 +234,7 @@ __device__ __forceinline__ void load_dq(float4 (&dq)[Bwd<HEAD_DIM>::PIECES], con
     const float *from = params.sum + (head.first_row + static_cast<int64_t>(step) * ROWS) * HEAD_DIM;
 #pragma unroll
     for (int i = 0; i < Bwd<HEAD_DIM>::PIECES; ++i)
-        dq[i] = key > 0 ? __ldcg(reinterpret_cast<const float4 *>(from) + i * THREADS + threadIdx.x)
+        dq[i] = key > 0 ? __ldcg(reinterpret_cast<const float4 *>(from) + i * THREADS + forget(threadIdx.x))
                         : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
 

@@ -335,7 +335,7 @@ else
     run --preset quick --dry-run
     expect_code 0
     expect "one line about the CPU" test "$(grep -ciE 'cpu' err)" -eq 1
-    for preset in ci acceptance node; do # these never fall back
+    for preset in ci acceptance node generations; do # these never fall back
         run --preset $preset --samples 1 --out none
         expect_code 6
         expect_sentence "preset $preset needs a GPU"

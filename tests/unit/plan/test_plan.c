@@ -73,6 +73,19 @@ static void node_has_eight_points(void **state)
     plan_free(&plan);
 }
 
+/* The lengths of the published rows, in their type. */
+static void generations_begin_at_512(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset generations", ATTN_CUDA);
+    assert_int_equal(plan.count, 6 * 2 * 2 * 2);
+    assert_int_equal(plan.items[0].problem.q_len, 512);
+    assert_int_equal(plan.items[plan.count - 1].problem.q_len, 16384);
+    for (int i = 0; i < plan.count; i++)
+        assert_int_equal(plan.items[i].problem.dtype, ATTN_FP16);
+    plan_free(&plan);
+}
+
 static void acceptance_is_sustained(void **state)
 {
     (void)state;
@@ -441,6 +454,7 @@ int main(void)
         cmocka_unit_test(cpu_defaults_to_quick),
         cmocka_unit_test(ci_has_twelve_points),
         cmocka_unit_test(node_has_eight_points),
+        cmocka_unit_test(generations_begin_at_512),
         cmocka_unit_test(decode_is_a_forward_against_a_cache),
         cmocka_unit_test(acceptance_is_sustained),
         cmocka_unit_test(points_choose_among_the_problems),
