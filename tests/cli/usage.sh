@@ -210,7 +210,7 @@ expect "the unit in the name, too" test -z "$(awk -F '\t' '$1 ~ /_ms/ && $2 != "
 run --preset nonsense
 sed 's/.*must be //; s/ or /, /; s/;.*//' err | tr -d ' ' | tr ',' '\n' >presets
 section "On a GPU" | cut -f 1 >presets_of_page
-expect "eight presets" test "$(wc -l <presets)" -eq 8
+expect "nine presets" test "$(wc -l <presets)" -eq 9
 what="the presets of the reference page"
 same presets presets presets_of_page
 for preset in quick paper full decode; do

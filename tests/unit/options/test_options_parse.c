@@ -107,7 +107,7 @@ static const struct value_case {
     const char *illegal, *sentence;
 } value_cases[] = {
     {"--preset ci", FIELD(preset), &ci, "--preset cii",
-     "--preset cii: must be quick, paper, ci, acceptance, full, data, node or decode; did you mean ci"},
+     "--preset cii: must be quick, paper, ci, acceptance, full, data, node, decode or generations; did you mean ci"},
     {"--dump new --dump-dtype fp32", FIELD(dump_dtype), &dump_fp32, "--dump new --dump-dtype bf16",
      "--dump-dtype bf16: must be native or fp32"},
     {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601",
@@ -654,8 +654,8 @@ static void a_recorded_line_comes_back(void **state)
 static void not_in_this_version(void **state)
 {
     (void)state;
-    refused("--preset none",
-            "--preset none: must be quick, paper, ci, acceptance, full, data, node or decode; did you mean node");
+    refused("--preset none", "--preset none: must be quick, paper, ci, acceptance, full, data, node, decode or "
+                             "generations; did you mean node");
     refused("--dtype fp16,fp8_e4m3",
             "--dtype fp16,fp8_e4m3: fp8 is more than one type; must be fp32, fp16, bf16, e4m3 or e5m2, several with "
             "commas");

@@ -551,7 +551,7 @@ static void bash_completion(void **state)
     completes("fabench --causal --see", "--seed");
     completes("fabench verify --check ''", "full sample");
     completes("fabench sweep --check ''", "full sample off");
-    completes("fabench --preset ''", "quick paper ci acceptance full data node decode");
+    completes("fabench --preset ''", "quick paper ci acceptance full data node decode generations");
     completes("fabench --help = g", "gates");
     completes("fabench -h = a", "all");
     completes("fabench --d 6", "");
