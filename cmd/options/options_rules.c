@@ -439,6 +439,9 @@ static bool check_tune(const struct parse *p)
         return options_refuse("tune", NULL, "needs one implementation, whose variants it tries: --impl NAME");
     if (!o->tuned_out)
         return options_refuse("tune", NULL, "needs a file for its choices: --write FILE");
+    if (o->check == CHECK_OFF)
+        return options_refuse("--check", "off",
+                              "cannot be used with tune, which takes what has passed; full or sample");
     if (o->files.count && o->random_count)
         return options_refuse("--random", typed(p, "--random"),
                               "cannot be used with a record, whose problems are tried; give one of them");

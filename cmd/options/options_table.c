@@ -334,7 +334,7 @@ const struct option_def option_table[] = {
                "smallest loss that is found is printed. With --max-board-spread the limit is not lower than that."},
 
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = problem_scope_names, .fallback = "full",
-     .help = "compare each row with the reference", .group = GROUP_CHECK, .commands = FOR_SWEEP | FOR_GATE,
+     .help = "compare each row with the reference", .group = GROUP_CHECK, .commands = FOR_SWEEP | FOR_GATE | FOR_TUNE,
      .detail = CHECK_DETAIL "off: nothing, and the output says NOT CHECKED."},
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = verify_check_names, .fallback = "full",
      .help = "how much is compared with the reference", .group = GROUP_CHECK, .commands = FOR_VERIFY,

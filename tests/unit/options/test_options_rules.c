@@ -509,6 +509,9 @@ static void tune_needs_an_implementation_and_a_file(void **state)
     refused("tune --impl a", "tune: needs a file for its choices: --write FILE");
     refused("tune a --impl a --write w --random 3",
             "--random 3: cannot be used with a record, whose problems are tried; give one of them");
+    taken("tune --impl a --write w --check sample");
+    refused("tune --impl a --write w --check off",
+            "--check off: cannot be used with tune, which takes what has passed; full or sample");
     taken("--tuned /dev/null");
     assert_string_equal(options.tuned_path, "/dev/null");
 }
@@ -553,7 +556,7 @@ static void ab_takes_two_sides(void **state)
     refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not allowed; each must be a whole number from 2 to 64");
     refused("ab a b --junit -", "--junit -: must be a file: stdout has the results");
     refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
-    refused("ab a b --check off", "--check: is not an option of ab, only of sweep, verify, gate");
+    refused("ab a b --check off", "--check: is not an option of ab, only of sweep, verify, gate, tune");
     refused("ab a b --baseline x", "--baseline: is not an option of ab, only of gate");
     taken("verify --accepted list.txt");
     assert_string_equal(options.accepted_path, "list.txt");
