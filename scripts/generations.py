@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/generations.md from a record of --preset generations, so that no figure there is typed.
+"""Writes the tables of docs/generations.md from a run of --preset generations, so that no figure there is typed.
 
-    scripts/generations.py [--check] [--page FILE] [RECORD.jsonl]
+    scripts/generations.py [--check] [--page FILE] [--csv FILE] [RECORD.jsonl]
 
-Without a record: the newest of results/*/*-generations.jsonl; where there is none the page says so. A table for each mask
-and head_dim: forward and backward together in TFLOPS, an implementation in each line, a length in each column. A picture
-of the record's name with the ending .svg is shown above them. With --check nothing is written, and the exit code is 1
-where the page differs. Needs Python 3 and nothing beside it.
+With a record its rows go to the CSV (results/h200/bars/generations.csv); then the page is made from that. Where there is
+none the page says so. A table for each mask and head_dim: forward and backward together in TFLOPS, an implementation in
+each line, a length in each column. A picture of the CSV's name with the ending .svg is shown above them. With --check
+nothing is written, and the exit code is 1 where the page differs. Needs Python 3 and nothing beside it.
 """
 import argparse
-import glob
+import csv
 import json
 import os
 import sys
@@ -31,23 +31,43 @@ class Refused(Exception):
     """An error, as a sentence for the user."""
 
 
-def read_record(path):
-    """(header, {(impl, mode, causal, head_dim, length): row}) of the rows that passed their check."""
-    header, rows = {}, {}
+COLUMNS = ("device", "commit", "impl", "variant", "mode", "causal", "head_dim", "q_len", "dtype", "check", "check_scope",
+           "err_used", "time_ms", "noise_pct", "flops", "tflops", "sm_clock_mhz")
+KEY = ("impl", "mode", "causal", "head_dim", "q_len")
+
+
+def write_csv(record, path):
+    """The rows of a record in short."""
     try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                entry = json.loads(line)
-                if entry.get("type") == "header":
-                    header = entry
-                elif entry.get("type") == "row" and entry.get("dtype") == "fp16" and entry.get("check") == "pass":
-                    key = tuple(entry.get(name) for name in ("impl", "mode", "causal", "head_dim", "q_len"))
-                    rows[key] = entry
+        with open(record, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
     except (OSError, ValueError) as error:
-        raise Refused(f"{path}: {error}") from error
-    if not header or header.get("synthetic"):
-        raise Refused(f"{path}: not a record of a run")
-    return header, rows
+        raise Refused(f"{record}: {error}") from error
+    rows = [entry for entry in entries if entry.get("type") == "row"]
+    if not rows or entries[0].get("synthetic"):
+        raise Refused(f"{record}: not a record of a run")
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(COLUMNS)
+        for row in rows:
+            values = (row.get(name, "") for name in COLUMNS)
+            out.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+
+
+def read_csv(path):
+    """{(impl, mode, causal, head_dim, length): row} of the rows that passed their check, and one of them."""
+    rows = {}
+    with open(path, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            for name in KEY[2:]:
+                row[name] = int(row[name])
+            for name in ("time_ms", "flops"):
+                row[name] = float(row[name] or 0)
+            if row["check"] == "pass" and row["dtype"] == "fp16":
+                rows[tuple(row[name] for name in KEY)] = row
+    if not any(key[0] == "fused_v1" for key in rows):
+        raise Refused(f"{path}: has no row of fused_v1 that passed its check")
+    return rows
 
 
 def together(rows, impl, causal, head_dim, length):
@@ -79,17 +99,13 @@ def table(rows, causal, head_dim):
 
 
 def text_of(path, page):
-    if path is None:
+    if not os.path.exists(path):
         return "Not measured yet."
-    header, rows = read_record(path)
-    if not any(key[0] == "fused_v1" for key in rows):
-        raise Refused(f"{path}: has no row of fused_v1 that passed its check")
+    rows = read_csv(path)
     link = os.path.relpath(path, os.path.dirname(page) or ".")
-    device = header.get("device", {}).get("name", "")
-    commit = header.get("commit") or next(iter(rows.values())).get("commit", "")
-    parts = [f"{device}, commit {commit[:10]}: [{os.path.basename(path)}]({link})."]
-    chart = os.path.splitext(path)[0] + ".svg"
-    if os.path.exists(chart):
+    first = next(iter(rows.values()))
+    parts = [f"{first['device']}, commit {first['commit'][:10]}: [{os.path.basename(path)}]({link})."]
+    if os.path.exists(os.path.splitext(path)[0] + ".svg"):
         parts.append(f"![TFLOPS over the length]({os.path.splitext(link)[0]}.svg)")
     parts += [table(rows, causal, head_dim) for causal in (0, 1) for head_dim in (64, 128)]
     return "\n\n".join(parts)
@@ -100,17 +116,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--page", default=os.path.join(root, "docs/generations.md"))
+    parser.add_argument("--csv", default=os.path.join(root, "results/h200/bars/generations.csv"))
     parser.add_argument("record", nargs="?")
     arguments = parser.parse_args()
-    records = sorted(glob.glob(os.path.join(root, "results/*/*-generations.jsonl")), key=os.path.basename)
     try:
         with open(arguments.page, encoding="utf-8") as file:
             page = file.read()
         if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
             raise Refused(f"{arguments.page}: has no lines {BEGIN} and {END}")
-        path = arguments.record or (records[-1] if records else None)
-        text = text_of(path, arguments.page)
-    except (Refused, OSError) as error:
+        if arguments.record and not arguments.check:
+            write_csv(arguments.record, arguments.csv)
+        text = text_of(arguments.csv, arguments.page)
+    except (Refused, OSError, KeyError, ValueError) as error:
         print(f"generations: {error}", file=sys.stderr)
         return 2
     wanted = page[:page.index(BEGIN)] + BEGIN + "\n" + text + "\n" + page[page.index(END):]
