@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #include "cmd/base/log.h"
 
@@ -226,6 +228,17 @@ uint64_t number_mix(uint64_t z)
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
+}
+
+uint64_t number_secret(void)
+{
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number) {
+        struct timespec now = {0};
+        clock_gettime(CLOCK_REALTIME, &now);
+        number = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 20;
+    }
+    return number;
 }
 
 uint64_t number_mix_text(uint64_t seed, const char *text)

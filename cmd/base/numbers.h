@@ -22,6 +22,8 @@ bool number_multiply(int64_t a, int64_t b, int64_t *product);
 /* splitmix64 (Steele, Lea, Flood 2014): its step from number to number, and the function that mixes one. */
 #define NUMBER_MIX_STEP 0x9E3779B97F4A7C15ull
 uint64_t number_mix(uint64_t);
+/* A number that nobody can know: drawn from the system. */
+uint64_t number_secret(void);
 /* A number that follows from `seed` and the text. */
 uint64_t number_mix_text(uint64_t seed, const char *text);
 

@@ -18,8 +18,16 @@ struct device_info {
     double max_sm_clock_mhz, memory_gb_per_s; /* of CUDA devices, at most; 0 = not known */
 };
 
+/* What is digested of one tensor: its elements after a change of these signs. */
+struct digest_job {
+    struct attn_tensor tensor;
+    size_t element_bytes; /* 1, 2 or 4 */
+    int64_t batch, heads, len, head_dim;
+    struct column_signs signs;
+};
+
 /* What a sample is watched by (cmd/run/work.h). */
-enum { PROBE_SPANS = 4, PROBE_PAGE = 4096 };
+enum { PROBE_SPANS = 4, PROBE_PAGE = 4096, PROBE_LATE = 3 };
 struct probe {
     struct {
         const void *data;
@@ -28,6 +36,10 @@ struct probe {
     int count;
     uint64_t seed;   /* of the words that are looked at, one in each page */
     bool is_flushed; /* the caches have been flushed: a cold sample need not */
+    bool is_held;    /* `hold` was called before the inputs changed */
+    /* Signs that a sample after `hold` changes last, behind the flush of the caches. */
+    struct digest_job late[PROBE_LATE];
+    int late_count;
     /* Set by a sample: the words, read within the clock; and the CPU time that other threads of the process took
      * between `settle` and the launch. */
     uint64_t seen;
@@ -44,14 +56,6 @@ struct launcher {
     struct attn_run run;
     void *graph;         /* set by backend_capture, freed by backend_uncapture */
     struct probe *probe; /* NULL = samples are not watched */
-};
-
-/* What is digested of one tensor: its elements after a change of these signs. */
-struct digest_job {
-    struct attn_tensor tensor;
-    size_t element_bytes; /* 1, 2 or 4 */
-    int64_t batch, heads, len, head_dim;
-    struct column_signs signs;
 };
 
 /* hash: equal for equal elements at equal positions, zeros without their sign; comparable on one device only.
@@ -90,8 +94,11 @@ struct backend_ops {
                                struct attn_message *why);
     /* After a parallel region of the program itself, whose threads are no others. */
     void (*own_threads)(struct backend *);
-    /* Reads the words of a probe again; 0 where memory cannot be read by the host. */
-    uint64_t (*look)(struct backend *, const struct probe *);
+    /* Reads the words of a probe again. */
+    enum attn_status (*look)(struct backend *, const struct probe *, uint64_t *seen, struct attn_message *why);
+    /* What is enqueued from now on waits for the sample that follows, which the device does without a pause, or for
+     * the next call that waits for the device. NULL on a CPU. */
+    enum attn_status (*hold)(struct backend *, struct attn_message *why);
     /* Enqueues and does not wait, as does flip, which changes these signs. */
     enum attn_status (*pattern)(struct backend *, void *buffer, size_t bytes, uint32_t pattern,
                                 struct attn_message *why);
@@ -163,6 +170,9 @@ enum attn_status backend_open_cuda(struct backend *, int ordinal, struct attn_me
 /* The number of CUDA devices, at least 1; or a sentence. */
 enum attn_status backend_count_cuda(int *count, struct attn_message *why);
 enum attn_status backend_list_cuda(struct device_info devices[DEVICES_MAX], int *count, struct attn_message *why);
+/* Fills what is known of a device. */
+enum attn_status backend_describe_cuda(struct backend *, int ordinal, struct attn_message *why);
+double backend_copy_gbps_cuda(void *stream);
 
 /* Returns the status of a call that did not succeed to the caller, whose `why` the call has filled. */
 #define TRY(call)                                                                                                      \

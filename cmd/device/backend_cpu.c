@@ -167,10 +167,9 @@ static void cpu_own_threads(struct backend *be)
     others_add_team(&((struct cpu_state *)be->state)->others, be->device.threads);
 }
 
-static uint64_t cpu_look(struct backend *be, const struct probe *probe)
+static uint64_t look_at(const struct probe *probe)
 {
     uint64_t seen = 0, page = 0;
-    (void)be;
     for (int i = 0; i < probe->count; i++)
         for (size_t at = 0; at + sizeof(uint32_t) <= probe->spans[i].bytes; at += PROBE_PAGE, page++) {
             const size_t left = probe->spans[i].bytes - at, words = (left < PROBE_PAGE ? left : PROBE_PAGE) / 4;
@@ -178,6 +177,15 @@ static uint64_t cpu_look(struct backend *be, const struct probe *probe)
             seen = seen * 31 + ((const volatile uint32_t *)probe->spans[i].data)[at / 4 + word];
         }
     return seen;
+}
+
+static enum attn_status cpu_look(struct backend *be, const struct probe *probe, uint64_t *seen,
+                                 struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    *seen = look_at(probe);
+    return ATTN_OK;
 }
 
 /* Offset of row `row` of the rows of all heads of all batches, counted in the order [batch, heads, len]. */
@@ -343,7 +351,7 @@ static enum attn_status cpu_sample(struct backend *be, const struct launcher *l,
     const double start = clock_ms();
     const enum attn_status status = cpu_launch(be, l, why);
     if (l->probe) /* within the clock, so that nothing is computed when it is read */
-        l->probe->seen = cpu_look(be, l->probe);
+        l->probe->seen = look_at(l->probe);
     *time_ms = clock_ms() - start;
     return status;
 }

@@ -19,6 +19,7 @@
 
 #include "cmd/device/backend.h"
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/device/others.h"
 #include "reference/harness/harness_cuda.h"
 
@@ -26,7 +27,8 @@
  * this limit. */
 #define GATE_LIMIT_NS UINT64_C(2000000000)
 
-enum { PASSES_MAX = 8 };
+/* LOOK: the counter of a probe, behind those of digests. */
+enum { PASSES_MAX = 8, LOOK = 2 * DIGEST_MAX, COUNTERS };
 
 struct gate {
     volatile int open, timed_out;
@@ -37,10 +39,12 @@ struct cuda_state {
     cudaEvent_t start, stop, pass_events[PASSES_MAX + 1];
     struct gate *gate; /* host-mapped */
     struct gate *gate_device;
-    void *flush; /* NULL until a cold sample is asked for */
+    bool is_held; /* the gate is closed, and the sample that opens it follows */
+    void *flush;  /* NULL until a cold sample is asked for */
     size_t flush_bytes;
     float *tables[FILL_DISTS][FILL_TENSORS]; /* quantile tables in device memory, by (dist, tensor) */
-    unsigned long long *counters;            /* device memory for the sums of 2 * DIGEST_MAX counters */
+    unsigned long long *counters;            /* device memory for sums */
+    uint64_t random;                         /* of what the sums begin with */
     void *blocks;                            /* device memory for the results of a comparison, kept between calls */
     size_t blocks_bytes;
     struct harness_gemm *gemm[3];
@@ -69,9 +73,30 @@ static enum attn_status failed(struct attn_message *why, const char *what, cudaE
 
 static struct cuda_state *state_of(struct backend *be) { return be->state; }
 
+static void open_gate(struct cuda_state *s)
+{
+    __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
+    s->is_held = false;
+}
+
+static enum attn_status close_gate(struct cuda_state *s, struct attn_message *why)
+{
+    s->gate->open = s->gate->timed_out = 0;
+    TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    return ATTN_OK;
+}
+
 static enum attn_status synchronize(struct backend *be, const char *what, struct attn_message *why)
 {
+    open_gate(state_of(be));
     return failed(why, what, cudaStreamSynchronize(state_of(be)->stream));
+}
+
+static enum attn_status cuda_hold(struct backend *be, struct attn_message *why)
+{
+    TRY(close_gate(state_of(be), why));
+    state_of(be)->is_held = true;
+    return ATTN_OK;
 }
 
 static void cuda_close(struct backend *be)
@@ -208,6 +233,7 @@ static enum attn_status cuda_settle(struct backend *be, double limit_ms, bool is
                                     struct attn_message *why)
 {
     (void)limit_ms;
+    open_gate(state_of(be));
     TRY_CUDA(cudaDeviceSynchronize());
     quiet_end(&state_of(be)->quiet); /* what waits for a handler is to run before */
     others_begin(&state_of(be)->others, 1);
@@ -219,28 +245,58 @@ static enum attn_status cuda_settle(struct backend *be, double limit_ms, bool is
 
 static void cuda_own_threads(struct backend *be) { (void)be; }
 
-static uint64_t cuda_look(struct backend *be, const struct probe *probe)
+/* Sums begin with a number that nobody knows, so that those which a kernel of somebody else sets to 0 are wrong. */
+static enum attn_status begin_sums(struct cuda_state *s, int first, int count, uint64_t *start,
+                                   struct attn_message *why)
 {
-    (void)be;
-    (void)probe;
-    return 0;
+    const uint32_t word = (uint32_t)number_mix(s->random += NUMBER_MIX_STEP);
+    *start = (uint64_t)word << 32 | word;
+    TRY_CUDA(harness_pattern(&s->counters[first], (size_t)count * sizeof *s->counters, word, s->stream));
+    return ATTN_OK;
 }
 
-static enum attn_status read_counter(struct backend *be, uint64_t *value, struct attn_message *why)
+static enum attn_status end_sums(struct backend *be, int first, int count, uint64_t start, uint64_t *sums,
+                                 struct attn_message *why)
 {
-    unsigned long long counted = 0;
-    const enum attn_status status = cuda_download(be, &counted, state_of(be)->counters, sizeof counted, why);
-    *value = counted;
-    return status;
+    TRY(cuda_download(be, sums, &state_of(be)->counters[first], (size_t)count * sizeof *sums, why));
+    for (int i = 0; i < count; i++)
+        sums[i] -= start;
+    return ATTN_OK;
+}
+
+static enum attn_status enqueue_look(struct cuda_state *s, const struct probe *probe, uint64_t *start,
+                                     struct attn_message *why)
+{
+    struct harness_look look = {.count = probe->count, .page_bytes = PROBE_PAGE, .seed = probe->seed};
+    for (int i = 0; i < probe->count; i++) {
+        look.data[i] = probe->spans[i].data;
+        look.bytes[i] = probe->spans[i].bytes;
+    }
+    TRY(begin_sums(s, LOOK, 1, start, why));
+    TRY_CUDA(harness_look(&look, &s->counters[LOOK], s->stream));
+    return ATTN_OK;
+}
+
+/* Samples of a run without loaded implementations are not looked at. */
+static enum attn_status cuda_look(struct backend *be, const struct probe *probe, uint64_t *seen,
+                                  struct attn_message *why)
+{
+    uint64_t start = 0;
+    *seen = 0;
+    if (!probe->is_held)
+        return ATTN_OK;
+    TRY(enqueue_look(state_of(be), probe, &start, why));
+    return end_sums(be, LOOK, 1, start, seen, why);
 }
 
 static enum attn_status cuda_count_mismatch(struct backend *be, const void *buffer, size_t bytes, uint32_t pattern,
                                             uint64_t *mismatches, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
-    TRY_CUDA(cudaMemsetAsync(s->counters, 0, sizeof *s->counters, s->stream));
+    uint64_t start = 0;
+    TRY(begin_sums(s, 0, 1, &start, why));
     TRY_CUDA(harness_count_mismatch(buffer, bytes, pattern, s->counters, s->stream));
-    return read_counter(be, mismatches, why);
+    return end_sums(be, 0, 1, start, mismatches, why);
 }
 
 static enum attn_status cuda_flip(struct backend *be, struct attn_tensor tensor, size_t element_bytes, int64_t batch,
@@ -255,14 +311,14 @@ static enum attn_status cuda_digest(struct backend *be, const struct digest_job 
                                     struct digest *digests, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
-    unsigned long long sums[2 * DIGEST_MAX];
-    TRY_CUDA(cudaMemsetAsync(s->counters, 0, sizeof sums, s->stream));
+    uint64_t sums[2 * DIGEST_MAX], start = 0;
+    TRY(begin_sums(s, 0, 2 * DIGEST_MAX, &start, why));
     for (int i = 0; i < count; i++) {
         const struct digest_job *job = &jobs[i];
         TRY_CUDA(harness_digest(job->tensor, job->element_bytes, job->batch, job->heads, job->len, job->head_dim,
                                 &job->signs, &s->counters[2 * i], s->stream));
     }
-    const enum attn_status status = cuda_download(be, sums, s->counters, sizeof sums, why);
+    const enum attn_status status = end_sums(be, 0, 2 * DIGEST_MAX, start, sums, why);
     for (int i = 0; i < count; i++)
         digests[i] = (struct digest){sums[2 * i], sums[2 * i + 1]};
     return status;
@@ -345,8 +401,11 @@ static enum attn_status enqueue(struct backend *be, const struct launcher *l, st
     return status == ATTN_OK ? failed(why, l->impl->name, cudaGetLastError()) : status;
 }
 
+/* What another one has left in streams of its own ends before. */
 static enum attn_status cuda_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
+    open_gate(state_of(be));
+    TRY_CUDA(cudaDeviceSynchronize());
     const enum attn_status status = enqueue(be, l, why);
     return status == ATTN_OK ? synchronize(be, name_of(l), why) : status;
 }
@@ -392,29 +451,41 @@ static enum attn_status cuda_make_flush(struct backend *be, struct attn_message 
     return synchronize(be, "filling the buffer that flushes L2", why);
 }
 
-/* Everything is enqueued behind the closed gate, so that the device then runs from start to stop without waiting for
- * the host. */
+/* Behind the closed gate: the flush of L2, what changes last, the launch between its events, and a look at what it
+ * wrote. */
+static enum attn_status enqueue_sample(struct backend *be, const struct launcher *l, bool cold, uint64_t *look_start,
+                                       struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    struct probe *const probe = l->probe && l->probe->is_held ? l->probe : NULL;
+    if (cold)
+        TRY_CUDA(harness_flush_l2(s->flush, s->flush_bytes, s->stream));
+    for (int i = 0; probe && i < probe->late_count; i++) {
+        const struct digest_job *late = &probe->late[i];
+        TRY(cuda_flip(be, late->tensor, late->element_bytes, late->batch, late->heads, late->len, late->head_dim,
+                      &late->signs, why));
+    }
+    TRY_CUDA(cudaEventRecord(s->start, s->stream));
+    TRY(enqueue(be, l, why));
+    TRY_CUDA(cudaEventRecord(s->stop, s->stream));
+    return probe ? enqueue_look(s, probe, look_start, why) : ATTN_OK;
+}
+
+/* The device runs from start to stop without waiting for the host. */
 static enum attn_status cuda_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
                                     struct attn_message *why)
 {
     struct cuda_state *s = be->state;
     float elapsed_ms = 0;
+    uint64_t look_start = 0;
     if (cold) /* before the gate: an allocation may wait for the device */
         TRY(cuda_make_flush(be, why));
-    s->gate->open = s->gate->timed_out = 0;
-    TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    if (!s->is_held)
+        TRY(close_gate(s, why));
     if (l->probe)
         l->probe->others_ms = others_ms(&s->others);
-    enum attn_status status = ATTN_OK;
-    if (cold)
-        status = failed(why, "flushing L2", (cudaError_t)harness_flush_l2(s->flush, s->flush_bytes, s->stream));
-    if (status == ATTN_OK)
-        status = failed(why, "cudaEventRecord", cudaEventRecord(s->start, s->stream));
-    if (status == ATTN_OK)
-        status = enqueue(be, l, why);
-    if (status == ATTN_OK)
-        status = failed(why, "cudaEventRecord", cudaEventRecord(s->stop, s->stream));
-    __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
+    enum attn_status status = enqueue_sample(be, l, cold, &look_start, why);
+    open_gate(s);
     if (status != ATTN_OK) {
         cudaStreamSynchronize(s->stream);
         return status;
@@ -429,7 +500,10 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
     }
     TRY_CUDA(cudaEventElapsedTime(&elapsed_ms, s->start, s->stop));
     *time_ms = elapsed_ms;
-    return ATTN_OK;
+    if (!l->probe)
+        return ATTN_OK;
+    l->probe->seen = 0;
+    return l->probe->is_held ? end_sums(be, LOOK, 1, look_start, &l->probe->seen, why) : ATTN_OK;
 }
 
 /* The queue holds about a thousand launches. Enqueueing more blocks the host, but the device does not wait. */
@@ -438,6 +512,7 @@ static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l
 {
     struct cuda_state *s = be->state;
     float elapsed_ms = 0;
+    open_gate(s);
     enum attn_status status = failed(why, "cudaEventRecord", cudaEventRecord(s->start, s->stream));
     for (int64_t i = 0; i < count && status == ATTN_OK; i++)
         status = enqueue(be, l, why);
@@ -479,11 +554,10 @@ static enum attn_status cuda_passes(struct backend *be, const struct launcher *l
     traced.run.pass = pass_started;
     traced.run.pass_context = &log;
     *count = 0;
-    s->gate->open = s->gate->timed_out = 0;
-    TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    TRY(close_gate(s, why));
     enum attn_status status = enqueue(be, &traced, why);
     const cudaError_t end = cudaEventRecord(s->pass_events[log.count], s->stream);
-    __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
+    open_gate(s);
     const enum attn_status finished = synchronize(be, "timing the passes", why);
     if (status == ATTN_OK)
         status = finished;
@@ -537,31 +611,7 @@ static enum attn_status cuda_read_prepare(struct backend *be, size_t bytes, stru
     return synchronize(be, "filling the buffer of the read ceiling", why);
 }
 
-static double cuda_copy_gbps(struct backend *be)
-{
-    enum { REPEATS = 10 };
-    const size_t bytes = (size_t)1 << 30;
-    struct cuda_state *s = be->state;
-    struct attn_message ignored;
-    void *from = NULL, *to = NULL;
-    double best_gbps = NAN;
-    if (cuda_alloc(be, bytes, &from, &ignored) == ATTN_OK && cuda_alloc(be, bytes, &to, &ignored) == ATTN_OK &&
-        harness_pattern(from, bytes, 0x3c003c00u, s->stream) == 0) {
-        for (int i = 0; i < REPEATS; i++) {
-            float elapsed_ms = 0;
-            if (cudaEventRecord(s->start, s->stream) != cudaSuccess ||
-                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s->stream) != cudaSuccess ||
-                cudaEventRecord(s->stop, s->stream) != cudaSuccess || cudaEventSynchronize(s->stop) != cudaSuccess ||
-                cudaEventElapsedTime(&elapsed_ms, s->start, s->stop) != cudaSuccess)
-                break;
-            best_gbps = fmax(best_gbps, 2.0 * (double)bytes / (double)elapsed_ms * 1e-6);
-        }
-    }
-    cudaFree(from);
-    cudaFree(to);
-    cudaGetLastError();
-    return best_gbps;
-}
+static double cuda_copy_gbps(struct backend *be) { return backend_copy_gbps_cuda(state_of(be)->stream); }
 
 static void cuda_profile_range(struct backend *be, bool begin, const char *name)
 {
@@ -588,6 +638,7 @@ static const struct backend_ops cuda_ops = {
     .settle = cuda_settle,
     .own_threads = cuda_own_threads,
     .look = cuda_look,
+    .hold = cuda_hold,
     .pattern = cuda_pattern,
     .count_mismatch = cuda_count_mismatch,
     .flip = cuda_flip,
@@ -608,48 +659,6 @@ static const struct backend_ops cuda_ops = {
     .profile_range = cuda_profile_range,
 };
 
-/* The highest clock and the memory's bandwidth; 0 where the driver does not tell. */
-static void describe_peaks(struct device_info *info, int ordinal)
-{
-    int clock_khz = 0, memory_khz = 0, bus_bits = 0;
-    if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, ordinal) == cudaSuccess)
-        info->max_sm_clock_mhz = 1e-3 * clock_khz;
-    if (cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, ordinal) == cudaSuccess &&
-        cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, ordinal) == cudaSuccess)
-        info->memory_gb_per_s = 2.0 * memory_khz * 1e3 * bus_bits / 8 * 1e-9; /* two transfers in a clock */
-    (void)cudaGetLastError();
-}
-
-static enum attn_status describe(struct backend *be, int ordinal, struct attn_message *why)
-{
-    struct cudaDeviceProp p;
-    int driver = 0, runtime = 0;
-    TRY_CUDA(cudaGetDeviceProperties(&p, ordinal));
-    TRY_CUDA(cudaDriverGetVersion(&driver));
-    TRY_CUDA(cudaRuntimeGetVersion(&runtime));
-    be->device.platform = ATTN_CUDA;
-    be->device.ordinal = ordinal;
-    be->device.sm = p.major * 10 + p.minor;
-    be->device.multiprocessors = p.multiProcessorCount;
-    be->device.threads = 1;
-    be->device.smem_per_block_bytes = p.sharedMemPerBlockOptin;
-    be->device.l2_bytes = (size_t)p.l2CacheSize;
-    be->device.memory_bytes = p.totalGlobalMem;
-    be->info.memory_bytes = (double)p.totalGlobalMem;
-    be->info.l2_bytes = p.l2CacheSize;
-    be->info.multiprocessors = p.multiProcessorCount;
-    be->info.compute_capability = be->device.sm;
-    snprintf(be->info.name, sizeof be->info.name, "%s", p.name);
-    snprintf(be->info.arch, sizeof be->info.arch, "sm_%d", be->device.sm);
-    snprintf(be->info.cuda, sizeof be->info.cuda, "%d.%d", runtime / 1000, runtime % 1000 / 10);
-    describe_peaks(&be->info, ordinal);
-    TRY_CUDA(cudaDeviceGetPCIBusId(be->info.pci_bus_id, (int)sizeof be->info.pci_bus_id, ordinal));
-    if (driver < runtime)
-        log_warn("the driver supports CUDA %d.%d, this build uses %d.%d", driver / 1000, driver % 1000 / 10,
-                 runtime / 1000, runtime % 1000 / 10);
-    return ATTN_OK;
-}
-
 static enum attn_status open_resources(struct backend *be, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
@@ -660,7 +669,7 @@ static enum attn_status open_resources(struct backend *be, struct attn_message *
         TRY_CUDA(cudaEventCreate(&s->pass_events[i]));
     TRY_CUDA(cudaHostAlloc((void **)&s->gate, sizeof *s->gate, cudaHostAllocMapped));
     TRY_CUDA(cudaHostGetDevicePointer((void **)&s->gate_device, s->gate, 0));
-    TRY_CUDA(cudaMalloc((void **)&s->counters, 2 * DIGEST_MAX * sizeof *s->counters));
+    TRY_CUDA(cudaMalloc((void **)&s->counters, COUNTERS * sizeof *s->counters));
     TRY_CUDA(harness_pattern(s->counters, sizeof *s->counters, 0, s->stream));
     const cudaError_t first = cudaStreamSynchronize(s->stream);
     return failed(why, "the first kernel", first);
@@ -676,11 +685,12 @@ enum attn_status backend_open_cuda(struct backend *be, int ordinal, struct attn_
         return ATTN_ERROR;
     }
     TRY_CUDA(cudaSetDevice(ordinal));
-    enum attn_status status = describe(be, ordinal, why);
+    enum attn_status status = backend_describe_cuda(be, ordinal, why);
     if (status != ATTN_OK)
         return status;
     be->ops = &cuda_ops;
     be->state = xcalloc(1, sizeof(struct cuda_state));
+    state_of(be)->random = number_secret();
     status = open_resources(be, why);
     if (status == ATTN_OK)
         return ATTN_OK;

@@ -4,12 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "cmd/base/clock.h"
 #include "cmd/base/numbers.h"
-#include "cmd/device/backend.h"
 #include "cmd/device/inputs.h"
 
 static const char rule_name[] = "work";
@@ -39,11 +36,7 @@ enum attn_status work_begin(struct work *work, struct backend *be, const struct 
     *work = (struct work){
         .backend = be, .item = item, .inputs = inputs, .cold = cold, .has_files = has_files, .has_loaded = has_loaded};
     work->began_ms = clock_ms();
-    if (getrandom(&work->random, sizeof work->random, GRND_NONBLOCK) != (ssize_t)sizeof work->random) {
-        struct timespec now = {0};
-        clock_gettime(CLOCK_REALTIME, &now);
-        work->random = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 20;
-    }
+    work->random = number_secret();
     return item->mode == ATTN_BWD && !has_files ? keep_forward(work, why) : ATTN_OK;
 }
 
@@ -98,27 +91,84 @@ static bool has_same_values(const struct input_signs *a, const struct input_sign
            a->elements[TENSOR_V] == b->elements[TENSOR_V];
 }
 
-/* Gives the inputs these signs; in a backward O and LSE are those of Q, K and V then. */
-static enum attn_status set_inputs(struct work *work, const struct input_signs *to, struct attn_message *why)
+static enum attn_status flip_late(struct work *work, struct attn_message *why)
+{
+    const struct backend_ops *ops = work->backend->ops;
+    for (int i = 0; i < work->late_count; i++) {
+        const struct digest_job *late = &work->late[i];
+        TRY(ops->flip(work->backend, late->tensor, late->element_bytes, late->batch, late->heads, late->len,
+                      late->head_dim, &late->signs, why));
+    }
+    work->late_count = 0;
+    return ATTN_OK;
+}
+
+static enum attn_status hold(struct work *work, bool is_wanted, struct attn_message *why)
+{
+    return is_wanted ? work->backend->ops->hold(work->backend, why) : ATTN_OK;
+}
+
+/* Gives the inputs these signs; in a backward O and LSE are those of Q, K and V then. holds: the device begins only
+ * when the sample that follows is enqueued; a forward that is computed has to come before. */
+static enum attn_status set_inputs(struct work *work, const struct input_signs *to, bool holds,
+                                   struct attn_message *why)
 {
     struct backend *be = work->backend;
     struct tensor_set *inputs = work->inputs;
     struct input_signs none = {.elements = {0}};
     const bool is_forward_due = work->item->mode == ATTN_BWD && !has_same_values(&inputs->signs, to);
     const bool is_base = has_same_values(to, &none);
+    const bool computes = is_forward_due && !is_base;
+    TRY(hold(work, holds && !computes, why));
+    TRY(flip_late(work, why));
     if (is_forward_due && is_base) { /* the kept O has no signs */
         TRY(inputs_change_signs(be, work->item, inputs, &none, why));
         TRY(be->ops->copy(be, inputs->buffers[TENSOR_O].data, work->base_o.data, work->base_o.bytes, why));
         TRY(be->ops->copy(be, inputs->buffers[TENSOR_LSE].data, work->base_lse.data, work->base_lse.bytes, why));
     }
     TRY(inputs_change_signs(be, work->item, inputs, to, why));
-    if (!is_forward_due || is_base)
+    if (!computes)
         return ATTN_OK;
     const double start_ms = clock_ms();
     TRY(check_forward_inputs(be, work->item, inputs, why));
     be->ops->own_threads(be);
     work->forward_ms += clock_ms() - start_ms;
-    return ATTN_OK;
+    return hold(work, holds, why);
+}
+
+/* What changes last, behind the flush of the caches: every WORK_LATE_ROWS-th row of each head of Q, K and V, of a
+ * backward of dO alone, whose O and LSE belong to the others. */
+static void draw_late(struct work *work, struct work_member *m, const struct input_signs *to)
+{
+    static const enum problem_tensor forward[] = {TENSOR_Q, TENSOR_K, TENSOR_V}, backward[] = {TENSOR_DO};
+    const struct attn_problem *p = &work->item->problem;
+    const bool is_backward = work->item->mode == ATTN_BWD;
+    const enum problem_tensor *const tensors = is_backward ? backward : forward;
+    struct probe *probe = &m->probe;
+    probe->late_count = 0;
+    for (int i = 0; i < (is_backward ? 1 : PROBE_LATE); i++) {
+        const enum problem_tensor t = tensors[i];
+        const struct tensor_shape s = tensor_shape_of(p, t);
+        struct input_signs late = {.qk = {.kept = to->qk.kept}};
+        draw_elements(work, t, &late);
+        if (!late.elements[t] || s.len < WORK_LATE_LEAST)
+            continue;
+        struct attn_tensor rows = tensor_of(p, &work->inputs->tensors, t);
+        const int64_t first = random_below(work, s.len < WORK_LATE_ROWS ? s.len : WORK_LATE_ROWS);
+        const size_t bytes = attn_dtype_bytes(tensor_dtype_of(p, t));
+        rows.data = (char *)rows.data + first * rows.stride_row * (int64_t)bytes;
+        rows.stride_row *= WORK_LATE_ROWS;
+        probe->late[probe->late_count++] =
+            (struct digest_job){.tensor = rows,
+                                .element_bytes = bytes,
+                                .batch = s.batch,
+                                .heads = s.heads,
+                                .len = (s.len - first + WORK_LATE_ROWS - 1) / WORK_LATE_ROWS,
+                                .head_dim = s.head_dim,
+                                .signs = tensor_signs(&late, t)};
+    }
+    memcpy(work->late, probe->late, sizeof work->late);
+    work->late_count = probe->late_count;
 }
 
 /* Whether a sample of a backward gets new Q, K and V. */
@@ -170,7 +220,11 @@ static enum attn_status change_to(struct work *work, struct work_member *m, cons
     m->probe.is_flushed = work->is_restless && m->is_loaded && work->cold && be->ops->flush;
     if (m->probe.is_flushed)
         TRY(be->ops->flush(be, why));
-    TRY(set_inputs(work, to, why));
+    m->probe.is_held = is_timed && work->has_loaded && be->ops->hold;
+    m->probe.late_count = 0;
+    TRY(set_inputs(work, to, m->probe.is_held, why));
+    if (m->probe.is_held && !are_known(to))
+        draw_late(work, m, to);
     m->outputs->signs = *to;
     m->probe.seed = next_random(work);
     if (w && w->bytes)
@@ -195,7 +249,7 @@ enum attn_status work_known(struct work *work, struct work_member *m, bool is_ti
 enum attn_status work_restore(struct work *work, struct attn_message *why)
 {
     const struct input_signs none = {.elements = {0}};
-    return set_inputs(work, &none, why);
+    return set_inputs(work, &none, false, why);
 }
 
 /* ---- outputs ---- */
@@ -326,7 +380,9 @@ enum attn_status work_compare(struct work *work, struct work_member *m, double t
     }
     if (m->check.reference->count == 0 || has_failed(m))
         return ATTN_OK;
-    if (work->backend->ops->look(work->backend, &m->probe) != m->probe.seen) {
+    uint64_t seen = 0;
+    TRY(work->backend->ops->look(work->backend, &m->probe, &seen, why));
+    if (seen != m->probe.seen) {
         char sentence[160];
         snprintf(sentence, sizeof sentence,
                  "in sample %lld of the rounds outputs changed after the launch had returned", (long long)m->samples);

@@ -6,6 +6,10 @@
  * the caches are flushed gain nothing. Within the clock one word of each page of the outputs is read, at places that
  * nobody knows, and outside of it again: a result that is made when it is read, or after the launch, gains nothing.
  *
+ * On a device with streams (backend_ops.hold), where a loaded implementation takes part, 2 and 3 wait until the launch
+ * has been enqueued, so that its host function finds no new inputs; a few rows of them change behind the flush of the
+ * caches; and the words of the outputs are read right behind the launch.
+ *
  * After as many samples as cost at most WORK_SHARE of the time, the outputs are judged: no element may hold the
  * pattern, and rules 1, 2 and 3 hold at random places, against a reference computed there from the new inputs. The
  * samples and the places are chosen at random, so that an implementation cannot know them.
@@ -20,6 +24,7 @@
 #ifndef FABENCH_WORK_H
 #define FABENCH_WORK_H
 
+#include "cmd/device/backend.h"
 #include "cmd/run/check.h"
 
 #define WORK_SHARE 0.05
@@ -27,6 +32,8 @@
 enum {
     WORK_ALWAYS = 4,       /* samples of every implementation that are judged in any case */
     WORK_PLACES = 8,       /* at most, in one of them, */
+    WORK_LATE_ROWS = 128,  /* one row in so many changes behind the flush of the caches, */
+    WORK_LATE_LEAST = 64,  /* of tensors with so many rows; with less than WORK_LATE_ROWS one row */
     WORK_FILLED = 1 << 20, /* bytes of the workspace that are filled before every sample, at most */
     WORK_SETTLE_MS = 400   /* that is waited for other threads: some pools wait actively for 200 ms */
 };
@@ -50,6 +57,8 @@ struct work {
     void *context;
     uint64_t random;
     double began_ms, compared_ms, forward_ms;
+    struct digest_job late[PROBE_LATE]; /* what the last sample changed behind the flush, and nobody has changed back */
+    int late_count;
     struct buffer base_o, base_lse; /* of a backward: those of the inputs as they were filled */
     bool is_restless;               /* other threads did not come to rest: their time says nothing */
 };

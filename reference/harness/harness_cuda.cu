@@ -388,6 +388,34 @@ int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batc
     return cudaGetLastError();
 }
 
+__global__ void look_kernel(struct harness_look look, unsigned long long *sum)
+{
+    const int64_t thread = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    const int64_t page_words = look.page_bytes / 4;
+    unsigned long long seen = 0;
+    for (int s = 0; s < look.count; s++) {
+        const volatile uint32_t *const words = (const volatile uint32_t *)look.data[s];
+        const int64_t count = (int64_t)(look.bytes[s] / 4);
+        for (int64_t page = thread; page * page_words < count; page += step) {
+            const int64_t first = page * page_words, left = count - first;
+            const uint64_t number = (uint64_t)page * HARNESS_SPANS + s;
+            const int64_t word = (int64_t)(mixed(number, look.seed, 0) % (left < page_words ? left : page_words));
+            seen += mixed(number, words[first + word], 1);
+        }
+    }
+    add_threads(seen, sum);
+}
+
+int harness_look(const struct harness_look *look, unsigned long long *sum, void *stream)
+{
+    size_t most = 0;
+    for (int s = 0; s < look->count; s++)
+        most = look->bytes[s] > most ? look->bytes[s] : most;
+    const unsigned grid = blocks_for((int64_t)(most / look->page_bytes) + 1);
+    look_kernel<<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(*look, sum);
+    return cudaGetLastError();
+}
+
 __global__ void gate_kernel(volatile int *open, volatile int *timed_out, uint64_t limit_ns)
 {
     const uint64_t start = device::globaltimer_ns();

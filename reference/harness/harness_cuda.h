@@ -50,6 +50,17 @@ int harness_flip(struct attn_tensor tensor, size_t element_bytes, int64_t batch,
 int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
                    int64_t head_dim, const struct column_signs *signs, unsigned long long *digest, void *stream);
 
+/* Memory of which one 32-bit word in each page of page_bytes is read. */
+enum { HARNESS_SPANS = 4 };
+struct harness_look {
+    const void *data[HARNESS_SPANS];
+    size_t bytes[HARNESS_SPANS];
+    int count, page_bytes;
+    uint64_t seed; /* of the places */
+};
+/* Adds to *sum (device memory) a hash of these words and their places. */
+int harness_look(const struct harness_look *, unsigned long long *sum, void *stream);
+
 /* The stream gate: a one-thread kernel that spins until *open (host-mapped memory, volatile) is non-zero, or until
  * limit_ns of %globaltimer have passed; then it writes 1 to *timed_out (host-mapped) so that the caller can tell.
  * The caller must open it; a debugger that stops the host makes it run into its limit. */

@@ -150,7 +150,7 @@ catch_again() { # catch_again MODE NAME...
 work_lies() { # work_lies KIND MODE...
     local mode name names seen
     mapfile -t names < <(of_kind "$1")
-    [[ $1 == work || $1 == gpu ]] || names+=(honest)
+    [[ $1 == work || $1 == gpu ]] || names+=("${honest#liar_}")
     for mode in "${@:2}"; do
         run_lies "$mode" "$(joined "${names[@]}")"
         expect_code 1
@@ -173,10 +173,10 @@ work_lies() { # work_lies KIND MODE...
 }
 
 # Those that need the time in which caches are flushed.
-flush_lies() {
+flush_lies() { # flush_lies KIND MODE...
     local warm=("${common[@]}")
     common=("${common[@]/#hot/cold}")
-    work_lies flush fwd bwd
+    work_lies "$@"
     common=("${warm[@]}")
 }
 
@@ -381,12 +381,13 @@ write_page() {
 
 if [ "$action" = cuda ]; then
     work_lies gpu fwd
+    flush_lies gpu_flush fwd
     for name in $(of_kind gpu_alone); do beside "$name"; done
     finish
     exit
 fi
 work_lies work fwd bwd
-flush_lies
+flush_lies flush fwd bwd
 work_lies back bwd
 for name in $(of_kind alone); do beside "$name"; done
 sustained_lies

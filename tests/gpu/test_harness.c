@@ -268,6 +268,36 @@ static void test_signs(unsigned long long *counters)
     }
 }
 
+/* One word of each page is looked at: of a change in one word about one seed in page_bytes / 4 tells. */
+static void test_look(unsigned long long *counter)
+{
+    enum { WORDS = 5000, PAGE_BYTES = 64, TRIES = 400 };
+    uint32_t *device = device_alloc(WORDS * sizeof *device);
+    struct harness_look look = {
+        .data = {device, device + 1003}, .bytes = {1003 * 4, (WORDS - 1003) * 4}, .count = 2, .page_bytes = PAGE_BYTES};
+    int seen = 0, unsteady = 0;
+    need_cuda(cudaMemset(device, 0x5a, WORDS * sizeof *device), "cudaMemset");
+    for (int i = 0; i < TRIES; i++) {
+        unsigned long long sums[3];
+        const uint32_t at = random32() % WORDS;
+        look.seed = (uint64_t)random32() << 32 | random32();
+        for (int n = 0; n < 3; n++) {
+            if (n)
+                need_cuda(cudaMemset(device + at, n == 1 ? 0x5a : 0x5b, 4), "cudaMemset");
+            need_cuda(cudaMemset(counter, 0, sizeof *counter), "cudaMemset");
+            need_launch(harness_look(&look, counter, NULL), "harness_look");
+            sums[n] = read_counter(counter);
+        }
+        need_cuda(cudaMemset(device + at, 0x5a, 4), "cudaMemset");
+        unsteady += sums[0] != sums[1];
+        seen += sums[2] != sums[0];
+    }
+    check(unsteady == 0, "look: %d of %d sums of the same words differ", unsteady, TRIES);
+    check(seen > TRIES / 40 && seen < TRIES / 8, "look: %d of %d changed words seen, about one in 16 expected", seen,
+          TRIES);
+    need_cuda(cudaFree(device), "cudaFree");
+}
+
 static void test_flush(void)
 {
     const size_t bytes = (64 << 20) + 4;
@@ -526,6 +556,7 @@ int main(void)
     test_pattern(counter);
     test_hash(counter);
     test_signs(counter);
+    test_look(counter);
     test_flush();
     test_gate();
     test_read();

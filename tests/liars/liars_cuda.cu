@@ -9,10 +9,14 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/attention.h"
+#include "reference/harness/fill.h"
 
 enum { MAX_KEYS = 4096, THREADS = 128 };
 
@@ -42,7 +46,14 @@ enum lie {
     SECOND_COPIES,
     NEIGHBOUR,
     GOES_ON,
-    SLOW_FIRST
+    SLOW_FIRST,
+    LATER,
+    AHEAD,
+    WHILE_FLUSHING,
+    SCAN_COPIES,
+    SCAN_ZEROS,
+    COUNTERS_ZERO,
+    EVENTS
 };
 
 /* Device memory of a plan. */
@@ -58,6 +69,10 @@ struct plan {
     struct control *control;
     void *stored; /* O and LSE of an earlier launch */
     cudaStream_t own_stream;
+    cudaEvent_t done;
+    unsigned direct;    /* launches that were no graph */
+    const float *found; /* the reference's O, where it was found */
+    size_t found_bytes; /* from there to the end of its memory */
 };
 
 struct arguments {
@@ -65,6 +80,8 @@ struct arguments {
     struct attn_tensors t;
     struct control *control;
     enum lie lie;
+    bool waits; /* for the pattern in the last word of waits_for: new inputs are there then */
+    const float *waits_for;
 };
 
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
@@ -95,12 +112,27 @@ __device__ float block_reduce(float value, bool is_max)
     return value;
 }
 
+__device__ void wait_ns(unsigned long long ns)
+{
+    unsigned long long began, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
+    do
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - began < ns);
+}
+
 template <typename T> __global__ void __launch_bounds__(THREADS) attention_kernel(const struct arguments a)
 {
     __shared__ float s_p[MAX_KEYS];
     const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (a.p.q_heads / a.p.kv_heads);
     if (!a.control->works || (a.lie == HALF_ROWS && i >= a.p.q_len / 2))
         return;
+    if (a.waits) {
+        const int64_t last = a.p.batch * a.p.q_heads * a.p.q_len - 1;
+        for (int n = 0; n < 300 && *(volatile const unsigned *)(a.waits_for + last) != 0xffffffffu; n++)
+            wait_ns(1000);
+        __syncthreads();
+    }
     const T *q = row_of<T>(a.t.q, b, h, i);
     const int64_t diagonal = i + a.p.kv_len - a.p.q_len;
     const int64_t keys = a.p.causal ? min(a.p.kv_len, max(diagonal + 1, (int64_t)0)) : a.p.kv_len;
@@ -138,17 +170,8 @@ __global__ void hash_kernel(struct control *control, const unsigned *words, size
     atomicAdd(&control->hash, sum);
 }
 
-__device__ void wait_ns(unsigned long long ns)
-{
-    unsigned long long began, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
-    do
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    while (now - began < ns);
-}
-
-/* Behind a launch, in a stream of its own: all multiprocessors wait for 30 ms. */
-__global__ void wait_kernel() { wait_ns(30000000); }
+/* Behind a launch, in a stream of its own: all multiprocessors wait. */
+__global__ void wait_kernel() { wait_ns(300000); }
 
 /* One thread: whether the kernels behind it work in this launch. */
 __global__ void decide_kernel(const struct arguments a)
@@ -236,6 +259,8 @@ static enum attn_status prepare(const struct attn_request *request, const struct
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&plan->own_stream, cudaStreamNonBlocking);
     if (error == cudaSuccess)
+        error = cudaEventCreate(&plan->done);
+    if (error == cudaSuccess)
         error = cudaDeviceSynchronize();
     *out = plan;
     return error == cudaSuccess ? ATTN_OK : failed(error, "prepare", why);
@@ -244,6 +269,7 @@ static enum attn_status prepare(const struct attn_request *request, const struct
 static void release(void *memory)
 {
     struct plan *plan = (struct plan *)memory;
+    cudaEventDestroy(plan->done);
     cudaStreamDestroy(plan->own_stream);
     cudaFree(plan->stored);
     cudaFree(plan->control);
@@ -309,19 +335,28 @@ static cudaError_t copy_neighbour(const struct arguments &a, const struct plan *
                                                   cudaMemcpyDeviceToDevice, stream);
 }
 
-/* The work, and then, beside whatever comes next, a kernel that keeps the device busy. A graph does not have it. */
+/* The work, and then, beside whatever comes next, a kernel that keeps the device busy. */
 static cudaError_t go_on(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
 {
     const cudaError_t error = enqueue(a, plan, stream);
-    if (error != cudaSuccess || is_capturing(stream))
+    if (error != cudaSuccess)
         return error;
     wait_kernel<<<1024, THREADS, 0, plan->own_stream>>>();
     return cudaGetLastError();
 }
 
+#include "tests/liars/liars_cuda_others.cuh"
+
 /* What a launch does beside the work, or instead of it. */
-static cudaError_t act(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
+static cudaError_t act(const struct arguments &a, struct plan *plan, cudaStream_t stream)
 {
+    /* These are launched anew each time: a graph has neither host nor streams that nobody waits for. */
+    const bool is_never_graph =
+        a.lie == GOES_ON || a.lie == LATER || a.lie == AHEAD || a.lie == WHILE_FLUSHING || a.lie == EVENTS;
+    const bool is_honest = plan->direct < HONEST_LAUNCHES;
+    if (is_never_graph && is_capturing(stream))
+        return cudaErrorNotSupported;
+    plan->direct += !is_capturing(stream);
     static cudaStream_t first_stream;
     static bool has_first_stream;
     unsigned *end_of_o = (unsigned *)a.t.o.data + query_words(&a.p);
@@ -333,6 +368,13 @@ static cudaError_t act(const struct arguments &a, const struct plan *plan, cudaS
     case HONEST: honest_outputs = a.t; break;
     case NEIGHBOUR: return copy_neighbour(a, plan, stream);
     case GOES_ON: return go_on(a, plan, stream);
+    case LATER: return enqueue(a, plan, is_honest ? stream : plan->own_stream);
+    case AHEAD: return is_honest ? enqueue(a, plan, stream) : work_ahead(a, plan, stream);
+    case WHILE_FLUSHING: return is_honest ? enqueue(a, plan, stream) : work_while_flushing(a, plan, stream);
+    case SCAN_COPIES:
+    case SCAN_ZEROS: return take_reference(a, plan, stream);
+    case COUNTERS_ZERO: return zero_counters(a, plan, stream);
+    case EVENTS: return move_start(a, plan, stream);
     case FIRST_STREAM: return stream == first_stream ? enqueue(a, plan, stream) : cudaSuccess;
     case ONLY_DIRECT: return is_capturing(stream) ? cudaSuccess : enqueue(a, plan, stream);
     case ONLY_CAPTURED: return is_capturing(stream) ? enqueue(a, plan, stream) : cudaSuccess;
@@ -364,7 +406,7 @@ static cudaError_t act(const struct arguments &a, const struct plan *plan, cudaS
 static enum attn_status launch(enum lie lie, const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run, struct attn_message *why)
 {
-    const struct plan *plan = (const struct plan *)run->plan;
+    struct plan *plan = (struct plan *)run->plan;
     struct arguments a = {};
     a.p = *request->problem;
     a.t = *tensors;
@@ -439,6 +481,13 @@ extern "C" const struct attn_impl *fabench_impls(int abi)
         row<NEIGHBOUR>("liar_gpu_neighbour"),
         row<GOES_ON>("liar_gpu_goes_on"),
         row<SLOW_FIRST>("liar_gpu_slow_first"),
+        row<LATER>("liar_gpu_later"),
+        row<AHEAD>("liar_gpu_ahead"),
+        row<WHILE_FLUSHING>("liar_gpu_while_flushing"),
+        row<SCAN_COPIES>("liar_gpu_scan_copies"),
+        row<SCAN_ZEROS>("liar_gpu_scan_zeros"),
+        row<COUNTERS_ZERO>("liar_gpu_counters_zero"),
+        row<EVENTS>("liar_gpu_events"),
         {},
     };
     return abi == ATTN_ABI ? table : NULL;
