@@ -235,12 +235,13 @@ later_lies() {
     done
 }
 
-# Alone: a region takes 2.5 s for each, and sustain.sh has those of honest ones.
+# Alone: a region takes 2.5 s for each, and sustain.sh has those of honest ones. With 128 rows and columns, so that a
+# launch takes far more than 20 times as long as one that does nothing.
 sustained_lies() {
     local name seen
     for name in $(of_kind sustain); do
         rm -f run.jsonl
-        run "${common[@]}" "${tiny[@]}" --sustain-s 2 \
+        run "${common[@]}" "${tiny[@]/#32/128}" --sustain-s 2 \
             --jsonl run.jsonl --impl "liar_$name"
         read_rows run.jsonl
         seen=$(verdict_of "liar_$name" "${verdict[$name]}")
