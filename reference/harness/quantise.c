@@ -40,12 +40,17 @@ int64_t quantise_scale_at(const struct attn_problem *p, enum quantised tensor, c
     return attn_scale_index(p, cu_seqlens, r.total, r.heads, r.len, r.group, batch, head, row);
 }
 
-void quantise_rotate(float *row, int64_t count, uint64_t seed)
+bool quantise_negates(uint64_t seed, int64_t column)
 {
     enum { SIGNS = 0x68616461 }; /* not the numbers of a tensor */
+    return fill_random16(seed, SIGNS, (uint64_t)column) & 1;
+}
+
+void quantise_rotate(float *row, int64_t count, uint64_t seed)
+{
     const float factor = (float)(1 / sqrt((double)count));
     for (int64_t c = 0; c < count; c++)
-        row[c] *= fill_random16(seed, SIGNS, (uint64_t)c) & 1 ? -factor : factor;
+        row[c] *= quantise_negates(seed, c) ? -factor : factor;
     for (int64_t step = 1; step < count; step *= 2)
         for (int64_t c = 0; c < count; c++)
             if (!(c & step)) {

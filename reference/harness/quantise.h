@@ -14,6 +14,10 @@
 
 #include "kernels/attention.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum quantised { QUANTISED_Q, QUANTISED_K, QUANTISED_V, QUANTISED_COUNT };
 
 /* Whether the tensor has 8 bits, and so scales. Of an 8-bit cache of 16-bit queries K and V alone. */
@@ -50,4 +54,23 @@ void quantise(const struct quantise_job *, int threads);
 /* The rotation of one row of `count` floats, a power of two. */
 void quantise_rotate(float *row, int64_t count, uint64_t seed);
 
+/* Does the rotation's diagonal negate the column? */
+bool quantise_negates(uint64_t seed, int64_t column);
+
+/* ---- The same on a CUDA device, bit for bit: quantise_cuda.cu ---- */
+
+/* Does it take the jobs, Q, K and V of a problem? Sequences of one length, from bf16 or fp16, head dims 64, 128 and
+ * 256, the same for all; rows on boundaries of 16 bytes, quantised ones of 8. */
+bool quantise_cuda_takes(const struct quantise_job *, int count);
+
+/* Bytes of workspace that quantise_cuda needs on the device. */
+size_t quantise_cuda_workspace_bytes(const struct quantise_job *, int count);
+
+/* Enqueues the jobs, at most QUANTISED_COUNT, whose data and scales are on the device. Waits for nothing; returns a
+ * cudaError_t. With scales of blocks of at most 128 rows (64 at head_dim 256) all is read once, else twice. */
+int quantise_cuda(const struct quantise_job *, int count, void *workspace, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
 #endif
