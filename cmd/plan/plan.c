@@ -527,7 +527,7 @@ void plan_name_attributes(struct plan_item *item)
         *at = strchr(" =/@*", *at) ? '-' : *at;
 }
 
-/* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
+/* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16", with what is not as drawn from N(0,1). */
 static void name_items(const struct options *o, bool has_slices, struct plan *plan)
 {
     const bool has_lists =
@@ -539,6 +539,12 @@ static void name_items(const struct options *o, bool has_slices, struct plan *pl
         if (has_lists)
             plan_name_more(item, " b=%lld h=%lldx%lld", (long long)p->batch, (long long)p->q_heads,
                            (long long)p->kv_heads);
+        if (item->dist != FILL_NORMAL)
+            plan_name_more(item, " %s", problem_dist_name(item->dist));
+        if (item->logit_std > 0)
+            plan_name_more(item, " std %g", item->logit_std);
+        if (item->logit_mean != 0)
+            plan_name_more(item, " mean %g", item->logit_mean);
         plan_name_attributes(item);
     }
 }

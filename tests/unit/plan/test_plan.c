@@ -136,6 +136,24 @@ static void lengths_are_crossed(void **state)
     plan_free(&plan);
 }
 
+/* A folder of --dump for each kind of inputs. */
+static void names_say_the_data(void **state)
+{
+    (void)state;
+    struct plan plan =
+        plan_of("fabench --dtype bf16 --mode fwd --causal --d 64 --seqlen 1k --dist normal,outliers,drift", ATTN_CUDA);
+    assert_int_equal(plan.count, 3);
+    assert_string_equal(plan.items[0].name, "fwd-causal-d-64-n-1k-bf16");
+    assert_string_equal(plan.items[1].name, "fwd-causal-d-64-n-1k-bf16-outliers");
+    assert_string_equal(plan.items[2].name, "fwd-causal-d-64-n-1k-bf16-drift");
+    plan_free(&plan);
+    plan = plan_of("fabench --dtype bf16 --mode fwd --causal --d 64 --seqlen 1k --logit-std 1,4 --logit-mean=-500",
+                   ATTN_CUDA);
+    assert_int_equal(plan.count, 2);
+    assert_string_equal(plan.items[1].name, "fwd-causal-d-64-n-1k-bf16-std-4-mean--500");
+    plan_free(&plan);
+}
+
 /* Each dtype of 8 bits in the forward alone, with each type of O and each kind of scales. */
 static void eight_bits(void **state)
 {
@@ -460,6 +478,7 @@ int main(void)
         cmocka_unit_test(points_choose_among_the_problems),
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
+        cmocka_unit_test(names_say_the_data),
         cmocka_unit_test(eight_bits),
         cmocka_unit_test(refusals),
         cmocka_unit_test(lists_of_heads_and_windows),
