@@ -15,6 +15,8 @@
 #include <cuda_fp8.h>
 #include <math.h>
 
+#include "kernels/common/divisor.h"
+#include "kernels/device/arithmetic.cuh"
 #include "kernels/device/copies_sm80.cuh"
 #include "reference/harness/quantise.h"
 
@@ -27,9 +29,9 @@ struct quantised_tensor {
     float *scales;
     unsigned *largest; /* the bits of floats that are not negative, whose order is that of the bits */
     int64_t scale_batch, scale_head;
-    unsigned heads, len, scale_heads, scale_rows; /* scale_rows: rows of a head with one scale */
-    unsigned tiles_per_scale, tiles_per_head;
-    unsigned end; /* tiles of this tensor and of those before it */
+    struct divisor heads, scale_heads, tiles_per_scale, tiles_per_head;
+    int len, scale_rows; /* scale_rows: rows of a head with one scale */
+    int end;             /* tiles of this tensor and of those before it */
     bool is_rotated;
 };
 
@@ -37,7 +39,7 @@ struct quantise_params {
     struct quantised_tensor tensors[QUANTISED_COUNT];
     uint32_t signs[8]; /* of the rotation, a bit for each column */
     float factor, most;
-    unsigned tiles;
+    int tiles;
     enum pass pass;
     bool is_e5m2;
 };
@@ -51,40 +53,38 @@ template <int D> constexpr int STAGE_BYTES = TILE_ROWS<D> *D * 2;
 
 /* A tile: `rows` rows from `row` of a head, none behind the last row of its scale. */
 struct place {
-    unsigned tensor, batch, head, row, rows;
+    int tensor, batch, head, row, rows;
     int64_t scale;
     bool is_first; /* of its scale */
 };
 
-template <int D> __device__ __forceinline__ struct place place_of(const struct quantise_params &p, unsigned tile)
+template <int D> __device__ __forceinline__ struct place place_of(const struct quantise_params &p, int tile)
 {
     struct place at;
     tile = p.pass == PASS_STORE ? p.tiles - 1 - tile : tile;
     at.tensor = (tile >= p.tensors[0].end) + (tile >= p.tensors[1].end);
     const struct quantised_tensor &t = p.tensors[at.tensor];
-    const unsigned own = tile - (at.tensor > 0 ? p.tensors[at.tensor - 1].end : 0), in_heads = own / t.heads;
-    at.head = own - in_heads * t.heads;
-    at.batch = in_heads / t.tiles_per_head;
-    const unsigned in_head = in_heads - at.batch * t.tiles_per_head, n = in_head / t.tiles_per_scale;
-    const unsigned part = in_head - n * t.tiles_per_scale, end = min(t.len, (n + 1) * t.scale_rows);
+    const int own = tile - (at.tensor > 0 ? p.tensors[at.tensor - 1].end : 0);
+    const int in_heads = device::quotient(own, t.heads);
+    at.head = own - in_heads * t.heads.value;
+    at.batch = device::quotient(in_heads, t.tiles_per_head);
+    const int in_head = in_heads - at.batch * t.tiles_per_head.value, n = device::quotient(in_head, t.tiles_per_scale);
+    const int part = in_head - n * t.tiles_per_scale.value, end = min(t.len, (n + 1) * t.scale_rows);
     at.row = n * t.scale_rows + part * TILE_ROWS<D>;
-    at.rows = at.row < end ? min((unsigned)TILE_ROWS<D>, end - at.row) : 0;
-    at.scale = at.batch * t.scale_batch + at.head / t.scale_heads * t.scale_head + n;
+    at.rows = max(min(TILE_ROWS<D>, end - at.row), 0);
+    at.scale = at.batch * t.scale_batch + device::quotient(at.head, t.scale_heads) * t.scale_head + n;
     at.is_first = part == 0;
     return at;
 }
 
-__device__ __forceinline__ int64_t offset_of(const struct attn_tensor &t, const struct place &at, unsigned row)
+__device__ __forceinline__ int64_t offset_of(const struct attn_tensor &t, const struct place &at, int row)
 {
     return at.batch * t.stride_batch + at.head * t.stride_head + (at.row + row) * t.stride_row;
 }
 
 /* The rows of a tile that a thread has, and its place in them. */
-template <int D> __device__ __forceinline__ unsigned row_of(int r)
-{
-    return threadIdx.x / LANES<D> + r * ROWS_AT_ONCE<D>;
-}
-template <int D> __device__ __forceinline__ unsigned lane_of() { return threadIdx.x % LANES<D>; }
+template <int D> __device__ __forceinline__ int row_of(int r) { return threadIdx.x / LANES<D> + r * ROWS_AT_ONCE<D>; }
+template <int D> __device__ __forceinline__ int lane_of() { return threadIdx.x % LANES<D>; }
 
 /* Asks for the thread's chunks of a tile. Behind the last row zeros are written and nothing is read. */
 template <int D>
@@ -93,7 +93,7 @@ __device__ __forceinline__ void load(const struct quantise_params &p, uint32_t s
     const struct attn_tensor &from = p.tensors[at.tensor].from;
 #pragma unroll
     for (int r = 0; r < ROWS_OF_THREAD; r++) {
-        const unsigned row = row_of<D>(r);
+        const int row = row_of<D>(r);
         const bool is_row = row < at.rows;
         const uint16_t *const data =
             static_cast<const uint16_t *>(from.data) + (is_row ? offset_of(from, at, row) : 0) + lane_of<D>() * CHUNK;
@@ -190,22 +190,14 @@ __device__ __forceinline__ float largest_of_block(float value, float *words)
     return value;
 }
 
-/* x / scale, rounded once, as a division rounds: from the reciprocal, rounded to nearest, and what that lacks comes a
- * quotient that is off by less than its last bit. Its remainder is exact, and the sum of both is rounded right
- * (Markstein 1990). Not for scales so small that a remainder underflows. */
-struct divisor_of_rows {
-    float scale, reciprocal, lack;
-};
-__device__ __forceinline__ struct divisor_of_rows divisor_by(float scale)
+/* x / scale as 8 bits see it, from the reciprocal rounded to nearest: a quotient, and its remainder times that.
+ * It was compared with x / scale for every mantissa of a scale, every number M of five bits (the middle between two
+ * numbers of 8 bits has five) and the seven x that are nearest to M times the scale: all lie on the same side of M. Not
+ * for scales so small that a remainder underflows. */
+__device__ __forceinline__ float divided(float x, float scale, float reciprocal)
 {
-    const float reciprocal = __frcp_rn(scale);
-    const struct divisor_of_rows by = {scale, reciprocal, __fmul_rn(__fmaf_rn(-scale, reciprocal, 1.0f), reciprocal)};
-    return by;
-}
-__device__ __forceinline__ float divided(float x, const struct divisor_of_rows &by)
-{
-    const float q = __fmaf_rn(x, by.reciprocal, __fmul_rn(x, by.lack));
-    return copysignf(__fmaf_rn(__fmaf_rn(-q, by.scale, x), by.reciprocal, q), x); /* a zero has lost its sign */
+    const float q = __fmul_rn(x, reciprocal), too_much = __fmaf_rn(q, scale, -x);
+    return __fmaf_rn(-too_much, reciprocal, q); /* so that a zero keeps its sign */
 }
 
 __device__ __forceinline__ uint32_t four_of(const float *x, bool is_e5m2)
@@ -219,7 +211,7 @@ __device__ __forceinline__ uint32_t four_of(const float *x, bool is_e5m2)
 }
 
 template <int D>
-__device__ __forceinline__ void store(const struct quantise_params &p, const struct place &at, unsigned row,
+__device__ __forceinline__ void store(const struct quantise_params &p, const struct place &at, int row,
                                       float (&x)[CHUNKS_OF_LANE<D> * CHUNK], float scale)
 {
     const struct attn_tensor &to = p.tensors[at.tensor].to;
@@ -232,13 +224,13 @@ __device__ __forceinline__ void store(const struct quantise_params &p, const str
         for (int i = 0; i < CHUNKS_OF_LANE<D> * CHUNK; i++)
             x[i] *= 0x1p64f;
     }
-    const struct divisor_of_rows by = divisor_by(scale);
+    const float reciprocal = __frcp_rn(scale);
 #pragma unroll
     for (int k = 0; k < CHUNKS_OF_LANE<D>; k++) {
         float *const chunk = &x[k * CHUNK];
 #pragma unroll
         for (int i = 0; i < CHUNK; i++)
-            chunk[i] = divided(chunk[i], by);
+            chunk[i] = divided(chunk[i], scale, reciprocal);
         *reinterpret_cast<uint2 *>(data + k * LANES<D> * CHUNK) =
             make_uint2(four_of(chunk, p.is_e5m2), four_of(chunk + 4, p.is_e5m2));
     }
@@ -286,7 +278,7 @@ __global__ __launch_bounds__(THREADS, 2) void quantise_kernel(const __grid_const
     __shared__ float words[2][WARPS];
     __shared__ uint4 negated[D / CHUNK];
     const uint32_t shared = (uint32_t)__cvta_generic_to_shared(stages);
-    const unsigned step = gridDim.x;
+    const int step = gridDim.x;
     if (threadIdx.x < D / CHUNK) {
         const uint32_t signs = p.signs[threadIdx.x * CHUNK / 32] >> threadIdx.x * CHUNK % 32;
         uint32_t pairs[4];
@@ -298,14 +290,14 @@ __global__ __launch_bounds__(THREADS, 2) void quantise_kernel(const __grid_const
     __syncthreads();
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
-        const unsigned tile = blockIdx.x + s * step;
+        const int tile = blockIdx.x + s * step;
         if (tile < p.tiles)
             load<D>(p, shared + s * STAGE_BYTES<D>, place_of<D>(p, tile));
         device::cp_async_commit();
     }
-    unsigned stage = 0, turn = 0;
-    for (unsigned tile = blockIdx.x; tile < p.tiles; tile += step) {
-        const unsigned ahead = tile + (STAGES - 1) * step, free_stage = stage == 0 ? STAGES - 1 : stage - 1;
+    int stage = 0, turn = 0;
+    for (int tile = blockIdx.x; tile < p.tiles; tile += step) {
+        const int ahead = tile + (STAGES - 1) * step, free_stage = stage == 0 ? STAGES - 1 : stage - 1;
         if (ahead < p.tiles)
             load<D>(p, shared + free_stage * STAGE_BYTES<D>, place_of<D>(p, ahead));
         device::cp_async_commit();
@@ -421,21 +413,21 @@ static struct quantised_tensor tensor_of(const struct quantise_job *job, unsigne
     t.to = job->to;
     t.scales = job->scales;
     t.largest = largest;
-    t.scale_heads = 1;
+    t.scale_heads = divisor_of(1);
     if (p->quant_scale == ATTN_SCALE_BLOCK) {
         t.scale_batch = heads * scales;
         t.scale_head = scales;
     } else if (p->quant_scale == ATTN_SCALE_HEAD) {
         t.scale_batch = heads / group;
         t.scale_head = 1;
-        t.scale_heads = (unsigned)group;
+        t.scale_heads = divisor_of(group);
     }
-    t.heads = (unsigned)heads;
-    t.len = (unsigned)len_of(job);
-    t.scale_rows = (unsigned)rows;
-    t.tiles_per_scale = (unsigned)tiles_per_scale_of(job, rows);
-    t.tiles_per_head = (unsigned)scales * t.tiles_per_scale;
-    t.end = (unsigned)(tiles_before + tiles_of(job));
+    t.heads = divisor_of(heads);
+    t.len = (int)len_of(job);
+    t.scale_rows = (int)rows;
+    t.tiles_per_scale = divisor_of(tiles_per_scale_of(job, rows));
+    t.tiles_per_head = divisor_of(scales * t.tiles_per_scale.value);
+    t.end = (int)(tiles_before + tiles_of(job));
     t.is_rotated = job->is_rotated;
     return t;
 }
@@ -456,7 +448,7 @@ static cudaError_t launch(quantise_function kernel, int stage_bytes, const struc
         return error;
     if (blocks == 0)
         return cudaErrorLaunchOutOfResources;
-    const unsigned most = (unsigned)(blocks * multiprocessors), grid = p->tiles < most ? p->tiles : most;
+    const int most = blocks * multiprocessors, grid = p->tiles < most ? p->tiles : most;
     kernel<<<grid, THREADS, shared_bytes, stream>>>(*p);
     return cudaGetLastError();
 }
