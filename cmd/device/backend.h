@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "reference/compare.h"
 #include "reference/harness/fill.h"
+#include "reference/harness/quantise.h"
 #include "reference/reference.h"
 
 /* Identity of the device, for the record header and every row. Strings are empty when unknown. */
@@ -47,8 +48,16 @@ struct probe {
     double repeat_ms; /* set by `repeat`: its launches, by the clock that samples are timed with */
 };
 
-/* One thing to launch and time: an implementation with its buffers, or a ceiling. */
+/* Inputs to quantise, all in memory of the device but lengths and page tables, which are on the host. */
+struct quantiser {
+    struct quantise_job jobs[QUANTISED_COUNT];
+    int count;
+    void *workspace; /* as large as quantise_room says */
+};
+
+/* One thing to launch and time: an implementation with its buffers, quantising, or a ceiling. */
 struct launcher {
+    const struct quantiser *quantiser; /* not NULL: nothing else is launched */
     const struct attn_impl *impl; /* NULL = reading read_bytes; where that is 0, the GEMM of request->problem->dtype */
     size_t read_bytes;
     const struct attn_request *request;
@@ -116,6 +125,8 @@ struct backend_ops {
     enum attn_status (*reference)(struct backend *, const struct attn_problem *, enum attn_mode,
                                   const struct attn_tensors *, const struct reference_outputs *, void *workspace,
                                   size_t workspace_bytes, struct attn_message *why);
+    /* Can the device quantise these jobs itself? Then the bytes of their workspace. */
+    bool (*quantise_room)(struct backend *, const struct quantiser *, size_t *workspace_bytes);
     /* Runs the launcher once and waits for it. */
     enum attn_status (*launch)(struct backend *, const struct launcher *, struct attn_message *why);
     /* Tries to capture the launcher in a CUDA graph, which reduces the host's cost of a launch. A launcher that cannot
@@ -169,6 +180,10 @@ enum attn_status backend_open_cpu(struct backend *, struct attn_message *why);
 enum attn_status backend_open_cuda(struct backend *, int ordinal, struct attn_message *why);
 /* The number of CUDA devices, at least 1; or a sentence. */
 enum attn_status backend_count_cuda(int *count, struct attn_message *why);
+/* Of CUDA: free_bytes; quantise_room, and the jobs in a stream, a cudaError_t. */
+size_t backend_free_bytes_cuda(struct backend *);
+bool backend_quantise_room_cuda(struct backend *, const struct quantiser *, size_t *workspace_bytes);
+int backend_quantise_cuda(const struct quantiser *, void *stream);
 enum attn_status backend_list_cuda(struct device_info devices[DEVICES_MAX], int *count, struct attn_message *why);
 /* Fills what is known of a device. */
 enum attn_status backend_describe_cuda(struct backend *, int ordinal, struct attn_message *why);

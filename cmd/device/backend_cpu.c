@@ -287,10 +287,23 @@ static enum attn_status cpu_reference(struct backend *be, const struct attn_prob
     return oracle_attention(p, mode, tensors, out, be->device.threads, why);
 }
 
+static bool cpu_quantise_room(struct backend *be, const struct quantiser *q, size_t *workspace_bytes)
+{
+    (void)be;
+    (void)q;
+    *workspace_bytes = 0;
+    return true;
+}
+
 static enum attn_status cpu_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
     struct cpu_state *state = be->state;
     quiet_end(&state->quiet);
+    if (l->quantiser) {
+        for (int i = 0; i < l->quantiser->count; i++)
+            quantise(&l->quantiser->jobs[i], be->device.threads);
+        return ATTN_OK;
+    }
     if (!l->impl) {
         state->read_sum =
             harness_read_host(state->read, (int64_t)(l->read_bytes / sizeof(uint64_t)), be->device.threads);
@@ -454,6 +467,7 @@ static const struct backend_ops cpu_ops = {
     .compare = cpu_compare,
     .reference_workspace = cpu_reference_workspace,
     .reference = cpu_reference,
+    .quantise_room = cpu_quantise_room,
     .launch = cpu_launch,
     .capture = cpu_capture,
     .uncapture = cpu_uncapture,

@@ -146,13 +146,6 @@ static void cuda_release(struct backend *be, void *pointer)
     cudaFree(pointer);
 }
 
-static size_t cuda_free_bytes(struct backend *be)
-{
-    (void)be;
-    size_t available = 0, total = 0;
-    return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
-}
-
 static enum attn_status cuda_upload(struct backend *be, void *to, const void *from, size_t bytes,
                                     struct attn_message *why)
 {
@@ -378,7 +371,7 @@ static enum attn_status cuda_reference(struct backend *be, const struct attn_pro
 /* What is launched, for messages. */
 static const char *name_of(const struct launcher *l)
 {
-    return l->impl ? l->impl->name : l->read_bytes ? "read" : "gemm";
+    return l->quantiser ? "quantising" : l->impl ? l->impl->name : l->read_bytes ? "read" : "gemm";
 }
 
 /* Enqueues one launch and does not wait. */
@@ -386,6 +379,8 @@ static enum attn_status enqueue(struct backend *be, const struct launcher *l, st
 {
     struct cuda_state *s = be->state;
     quiet_end(&s->quiet);
+    if (l->quantiser)
+        return failed(why, "quantising", (cudaError_t)backend_quantise_cuda(l->quantiser, s->stream));
     if (l->graph)
         return failed(why, "cudaGraphLaunch", cudaGraphLaunch(l->graph, s->stream));
     if (!l->impl && l->read_bytes)
@@ -629,7 +624,7 @@ static const struct backend_ops cuda_ops = {
     .close = cuda_close,
     .alloc = cuda_alloc,
     .release = cuda_release,
-    .free_bytes = cuda_free_bytes,
+    .free_bytes = backend_free_bytes_cuda,
     .upload = cuda_upload,
     .download = cuda_download,
     .fill = cuda_fill,
@@ -646,6 +641,7 @@ static const struct backend_ops cuda_ops = {
     .compare = cuda_compare,
     .reference_workspace = cuda_reference_workspace,
     .reference = cuda_reference,
+    .quantise_room = backend_quantise_room_cuda,
     .launch = cuda_launch,
     .capture = cuda_capture,
     .uncapture = cuda_uncapture,

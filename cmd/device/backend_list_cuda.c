@@ -132,3 +132,22 @@ double backend_copy_gbps_cuda(void *stream)
     cudaGetLastError();
     return best_gbps;
 }
+
+bool backend_quantise_room_cuda(struct backend *be, const struct quantiser *q, size_t *workspace_bytes)
+{
+    (void)be;
+    *workspace_bytes = quantise_cuda_workspace_bytes(q->jobs, q->count);
+    return quantise_cuda_takes(q->jobs, q->count);
+}
+
+int backend_quantise_cuda(const struct quantiser *q, void *stream)
+{
+    return quantise_cuda(q->jobs, q->count, q->workspace, stream);
+}
+
+size_t backend_free_bytes_cuda(struct backend *be)
+{
+    (void)be;
+    size_t available = 0, total = 0;
+    return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
+}

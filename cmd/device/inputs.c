@@ -10,6 +10,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
+#include "cmd/base/stats.h"
 #include "cmd/device/backend.h"
 
 static const enum attn_dtype npy_dtypes[] = {
@@ -433,30 +434,44 @@ static enum attn_status read_8_bit_inputs(struct backend *be, const struct plan_
     return inputs_upload_scales(be, set, why);
 }
 
-/* One tensor of `before`, quantised into the set. */
-static enum attn_status quantise_tensor(struct backend *be, const struct plan_item *item,
-                                        const struct tensor_set *before, enum quantised which, struct tensor_set *set,
-                                        struct attn_message *why)
+/* The tensors of `before` to quantise into `to`, both in memory of the device. */
+static struct quantiser quantiser_of(const struct plan_item *item, const struct tensor_set *before,
+                                     const struct tensor_set *to)
 {
-    const enum problem_tensor tensor = quantised[which];
-    const struct buffer *from = &before->buffers[tensor], *to = &set->buffers[tensor];
-    struct quantise_job job = {.problem = &item->problem,
-                               .tensor = which,
-                               .from = tensor_of(&item->problem, &before->tensors, tensor),
-                               .from_dtype = item_before(item).problem.dtype,
-                               .to = tensor_of(&item->problem, &set->tensors, tensor),
-                               .scales = set->scale_values[which],
-                               .is_rotated = item->hadamard && which != QUANTISED_V,
-                               .seed = item->seed};
-    if (which == QUANTISED_Q ? attn_rows_are_packed(&item->problem) : item->problem.lengths == ATTN_PACKED)
-        job.cu_seqlens = which == QUANTISED_Q ? item->arrays->cu_seqlens_q : item->arrays->cu_seqlens_k;
-    job.from.data = xmalloc(from->bytes);
-    if (is_cached(&item->problem, tensor)) {
-        job.seqused_k = item->arrays->seqused_k;
-        job.page_table = item->arrays->page_table;
+    const struct attn_problem *p = &item->problem;
+    struct quantiser q = {.count = 0};
+    for (int i = 0; i < QUANTISED_COUNT; i++) {
+        const enum problem_tensor tensor = quantised[i];
+        if (!quantise_has(p, (enum quantised)i) || !has_own_memory(item, tensor))
+            continue;
+        struct quantise_job *job = &q.jobs[q.count++];
+        *job = (struct quantise_job){.problem = p,
+                                     .tensor = (enum quantised)i,
+                                     .from = tensor_of(p, &before->tensors, tensor),
+                                     .from_dtype = item_before(item).problem.dtype,
+                                     .to = tensor_of(p, &to->tensors, tensor),
+                                     .scales = to->scales[i].data,
+                                     .is_rotated = item->hadamard && i != QUANTISED_V,
+                                     .seed = item->seed};
+        if (i == QUANTISED_Q ? attn_rows_are_packed(p) : p->lengths == ATTN_PACKED)
+            job->cu_seqlens = i == QUANTISED_Q ? item->arrays->cu_seqlens_q : item->arrays->cu_seqlens_k;
+        if (is_cached(p, tensor)) {
+            job->seqused_k = item->arrays->seqused_k;
+            job->page_table = item->arrays->page_table;
+        }
     }
+    return q;
+}
+
+/* A job of another memory, on the host. */
+static enum attn_status quantise_on_host(struct backend *be, const struct tensor_set *before, struct tensor_set *set,
+                                         struct quantise_job job, struct attn_message *why)
+{
+    const struct buffer *from = &before->buffers[quantised[job.tensor]], *to = &set->buffers[quantised[job.tensor]];
+    job.from.data = xmalloc(from->bytes);
     /* NaN where no key is used, and between the tensor's rows */
     job.to.data = memset(xmalloc(to->bytes), POISON_PATTERN & 0xff, to->bytes);
+    job.scales = set->scale_values[job.tensor];
     enum attn_status status = be->ops->download(be, job.from.data, from->data, from->bytes, why);
     const double start_ms = clock_ms();
     if (status == ATTN_OK)
@@ -466,7 +481,75 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
         status = be->ops->upload(be, to->data, job.to.data, to->bytes, why);
     free(job.from.data);
     free(job.to.data);
-    return status;
+    return status == ATTN_OK ? be->ops->upload(be, set->scales[job.tensor].data, set->scale_values[job.tensor],
+                                               set->scales[job.tensor].bytes, why)
+                             : status;
+}
+
+/* The jobs where the device can do them itself; quant_ms is the median of a few launches then. */
+static enum attn_status quantise_on_device(struct backend *be, struct quantiser *q, size_t workspace_bytes,
+                                           struct tensor_set *set, struct attn_message *why)
+{
+    enum { LAUNCHES = 5 };
+    const struct launcher launcher = {.quantiser = q};
+    const bool is_gpu = be->device.platform == ATTN_CUDA;
+    double times_ms[LAUNCHES];
+    const int launches = is_gpu ? LAUNCHES : 1;
+    for (int i = 0; i < q->count; i++) {
+        const struct buffer *to = &set->buffers[quantised[q->jobs[i].tensor]];
+        TRY(be->ops->pattern(be, to->data, to->bytes, POISON_PATTERN, why));
+    }
+    TRY(be->ops->alloc(be, workspace_bytes, &q->workspace, why));
+    enum attn_status status = is_gpu ? be->ops->launch(be, &launcher, why) : ATTN_OK;
+    for (int i = 0; i < launches && status == ATTN_OK; i++)
+        status = be->ops->sample(be, &launcher, is_gpu, &times_ms[i], why);
+    be->ops->release(be, q->workspace);
+    q->workspace = NULL;
+    TRY(status);
+    set->quant_ms = stats_of(times_ms, launches).median;
+    for (int i = 0; i < q->count; i++) {
+        const enum quantised which = q->jobs[i].tensor;
+        TRY(be->ops->download(be, set->scale_values[which], set->scales[which].data, set->scales[which].bytes, why));
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status quantise_into(struct backend *be, const struct plan_item *item, const struct tensor_set *before,
+                                      struct tensor_set *set, struct attn_message *why)
+{
+    struct quantiser q = quantiser_of(item, before, set);
+    size_t workspace_bytes = 0;
+    if (be->ops->quantise_room(be, &q, &workspace_bytes))
+        return quantise_on_device(be, &q, workspace_bytes, set, why);
+    set->quant_ms = 0;
+    for (int i = 0; i < q.count; i++)
+        TRY(quantise_on_host(be, before, set, q.jobs[i], why));
+    return ATTN_OK;
+}
+
+enum attn_status quantising_make(struct backend *be, const struct plan_item *item, struct quantising *q,
+                                 struct attn_message *why)
+{
+    struct plan_item before;
+    size_t bytes = 0;
+    TRY(inputs_make_before(be, item, NULL, &before, &q->before, why));
+    TRY(inputs_allocate(be, item, &q->to, why));
+    q->quantiser = quantiser_of(item, &q->before, &q->to);
+    if (!be->ops->quantise_room(be, &q->quantiser, &bytes)) {
+        snprintf(why->text, sizeof why->text,
+                 "--quant-in-time: a GPU quantises sequences of one length, with head dims of 64, 128 and 256");
+        return ATTN_UNSUPPORTED;
+    }
+    TRY(buffer_alloc(be, bytes, &q->workspace, why));
+    q->quantiser.workspace = q->workspace.data;
+    return ATTN_OK;
+}
+
+void quantising_free(struct backend *be, struct quantising *q)
+{
+    tensor_set_free(be, &q->before);
+    tensor_set_free(be, &q->to);
+    buffer_free(be, &q->workspace);
 }
 
 enum attn_status inputs_make_before(struct backend *be, const struct plan_item *item, const char *input_dir,
@@ -485,15 +568,14 @@ static enum attn_status fill_8_bit_inputs(struct backend *be, const struct plan_
     if (!inputs_are_quantised(item, input_dir))
         return read_8_bit_inputs(be, item, input_dir, set, why);
     enum attn_status status = inputs_make_before(be, item, input_dir, &item_16_bits, &before, why);
-    set->quant_ms = 0;
-    for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
-        if (has_own_memory(item, quantised[i]))
-            status = quantise_has(&item->problem, (enum quantised)i)
-                         ? quantise_tensor(be, item, &before, (enum quantised)i, set, why)
-                         : be->ops->copy(be, set->buffers[quantised[i]].data, before.buffers[quantised[i]].data,
-                                         before.buffers[quantised[i]].bytes, why);
+    for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++) /* a 16-bit Q of an 8-bit cache */
+        if (!quantise_has(&item->problem, (enum quantised)i))
+            status = be->ops->copy(be, set->buffers[quantised[i]].data, before.buffers[quantised[i]].data,
+                                   before.buffers[quantised[i]].bytes, why);
+    if (status == ATTN_OK)
+        status = quantise_into(be, item, &before, set, why);
     tensor_set_free(be, &before);
-    return status == ATTN_OK ? inputs_upload_scales(be, set, why) : status;
+    return status;
 }
 
 enum attn_status inputs_upload_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,

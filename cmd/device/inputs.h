@@ -21,6 +21,18 @@ enum attn_status input_fill_dout(struct backend *, const struct plan_item *, con
 bool inputs_are_quantised(const struct plan_item *, const char *input_dir);
 enum attn_status inputs_make_before(struct backend *, const struct plan_item *, const char *input_dir,
                                     struct plan_item *before, struct tensor_set *, struct attn_message *why);
+
+/* Quantising for --quant-in-time: inputs as they were before, and memory of its own for what comes of them, so that it
+ * leaves the inputs of the launches as they are. ATTN_UNSUPPORTED with a sentence where the device does not do it. */
+struct quantising {
+    struct tensor_set before, to;
+    struct buffer workspace;
+    struct quantiser quantiser;
+};
+enum attn_status quantising_make(struct backend *, const struct plan_item *, struct quantising *,
+                                 struct attn_message *why);
+void quantising_free(struct backend *, struct quantising *);
+
 /* Checks before any work that the files of <input_dir> have the item's shapes and finite values in its dtype. False
  * with a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);

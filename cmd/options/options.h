@@ -60,6 +60,7 @@ struct options {
     bool fp8_scales[3];              /* attn_quant_scale - 1: tensor, head, block */
     int64_t scale_block;             /* 0 = not given: 128 */
     bool hadamard;                   /* 8-bit inputs: Q and K are rotated first */
+    bool quant_in_time;              /* 8-bit inputs: the time of quantising them counts */
     struct name_list impls;          /* not given: naive,fused,cudnn that serve the device */
     struct name_list impl_libs;
     char *peer;    /* whose speed speedup_vs_peer means; NULL = not given: cudnn */

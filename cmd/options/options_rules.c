@@ -98,6 +98,14 @@ static bool check_8_bits(const struct parse *p)
         if (!narrow)
             return options_refuse(own[i], *value ? value : NULL, "needs 8-bit inputs: --dtype e4m3 or e5m2");
     }
+    if (o->quant_in_time && o->input_dir)
+        return options_refuse("--quant-in-time", NULL,
+                              "cannot be used with --input, whose tensors are taken as they are");
+    if (o->quant_in_time && !narrow)
+        return options_refuse("--quant-in-time", NULL, "needs 8-bit inputs: --dtype e4m3 or e5m2");
+    if (o->quant_in_time && o->sustain_s > 0)
+        return options_refuse("--quant-in-time", NULL,
+                              "cannot be used with --sustain-s, whose regions are launches alone");
     if (o->scale_block && !o->fp8_scales[ATTN_SCALE_BLOCK - ATTN_SCALE_TENSOR])
         return options_refuse("--scale-block", typed(p, "--scale-block"),
                               "needs --fp8-scale block, whose blocks it sizes");

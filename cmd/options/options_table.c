@@ -207,6 +207,11 @@ const struct option_def option_table[] = {
      .commands = FOR_RUNS | FOR_GATES | FOR_TUNE,
      .detail = "Multiplies each row of Q and of K by the same random-sign Hadamard matrix, made from the seed, before "
                "they are quantised to 8 bits; head dims must be powers of two."},
+    {"--quant-in-time", NULL, KIND_FLAG, AT(quant_in_time), .help = "the time of quantising counts", .is_rare = true,
+     .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "Quantises Q, K and V to 8 bits on the device in every round, and adds the time that it took (quant_ms) to "
+         "the time of each launch of the round: what a caller with 16-bit tensors waits for."},
     {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = problem_layout_names, .fallback = "bshd",
      .help = "batch, s = length, heads, d in memory", .commands = FOR_TIMED,
      .detail = "Order of the dimensions in memory, the last one contiguous: batch (b), length (s), heads (h), head dim "

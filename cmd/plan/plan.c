@@ -79,6 +79,7 @@ struct problem_key plan_item_key(const struct plan_item *item, enum l2_policy l2
     struct problem_key key =
         problem_key_of(&item->problem, item->arrays, item->mode, item->dist, item->logit_std, item->seed, l2);
     key.hadamard = item->hadamard;
+    key.quant_in_time = item->quant_in_time;
     key.logit_mean = item->logit_mean != 0 ? item->logit_mean : NAN;
     return key;
 }
@@ -401,6 +402,7 @@ static int cross(const struct options *o, enum preset preset, const struct prese
             item.problem.lengths = mode == MODE_DECODE ? ATTN_CACHE : ATTN_FIXED;
             item.problem.causal = causal;
             item.hadamard = o->hadamard && attn_dtype_is_8_bit(kind->dtype);
+            item.quant_in_time = o->quant_in_time && attn_dtype_is_8_bit(kind->dtype);
             for (int l = 0; l < (o->lengths.count ? o->lengths.count : 1) && status == EXIT_OK; l++)
                 for (int m = 0; m < (o->block_masks.count ? o->block_masks.count : 1) && status == EXIT_OK; m++) {
                     const struct choice c = {.head_dim = dims_qk(dims.values[d]),

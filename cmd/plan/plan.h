@@ -26,8 +26,9 @@ struct plan_item {
     double logit_std;  /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
     double logit_mean; /* what is added to all logits; 0 = nothing */
     uint64_t seed;
-    bool hadamard;     /* 8-bit inputs: Q and K are rotated before they are quantised */
-    int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
+    bool hadamard;      /* 8-bit inputs: Q and K are rotated before they are quantised */
+    bool quant_in_time; /* 8-bit inputs: the time of quantising them is part of each launch */
+    int64_t batch_gap;  /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     enum plan_strides strides;
     bool is_captured; /* verify: a launch from a CUDA graph is judged, too */
     bool deterministic;

@@ -43,6 +43,7 @@ static bool has_default_scales(const struct problem_key *k)
 }
 static bool has_default_blocks(const struct problem_key *k) { return k->scale_block <= 0 || k->scale_block == 128; }
 static bool is_not_rotated(const struct problem_key *k) { return k->hadamard != 1; }
+static bool is_quantised_before(const struct problem_key *k) { return k->quant_in_time != 1; }
 static bool has_no_bias(const struct problem_key *k) { return k->bias <= BIAS_NONE; }
 static bool has_equal_dims(const struct problem_key *k) { return k->v_head_dim == INT64_MIN; }
 static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
@@ -148,7 +149,11 @@ const struct problem_field problem_fields[] = {
      .option = "--bias", .is_default = has_no_bias, .is_compared = true, .label = "bias", .absent = "none"},
     {FIELD(cache_dtype, PROBLEM_NAME), .names = problem_dtype_names,
      .meaning = "type of K and V of a cache, where it is not dtype: e4m3, e5m2", .option = "--cache-dtype",
-     .is_default = has_no_cache_dtype, .is_compared = true, .label = "cache", .may_be_empty = true}};
+     .is_default = has_no_cache_dtype, .is_compared = true, .label = "cache", .may_be_empty = true},
+    {FIELD(quant_in_time, PROBLEM_COUNT),
+     .meaning = "1 where time_ms includes quantising the inputs (quant_ms), else 0", .option = "--quant-in-time",
+     .is_default = is_quantised_before, .is_compared = true, .label = "quantised in time", .absent = "0",
+     .is_flag = true}};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)

@@ -36,7 +36,8 @@ struct problem_key {
     int64_t v_head_dim;                 /* absent = head_dim */
     PROBLEM_ATTRIBUTES(PROBLEM_KEY_FIELD)
     PROBLEM_LATER_ATTRIBUTES(PROBLEM_KEY_FIELD)
-    int bias; /* problem_bias */
+    int bias;              /* problem_bias */
+    int64_t quant_in_time; /* 1: the time includes quantising; 0 or absent: it does not */
 };
 
 /* int with names, int64_t, double, char[PROBLEM_TEXT_SIZE] */

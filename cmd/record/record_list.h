@@ -41,7 +41,9 @@
 /* Measured as well, but later in the CSV: behind the columns of the problem that are newer than the first version of
  * the format. */
 #define RECORD_LATE_COLUMNS(X)                                                                                         \
-    X(REAL, quant_ms, 0, FILES, "ms", "time that quantising the inputs took, on the host; no part of time_ms",         \
+    X(REAL, quant_ms, 0, FILES, "ms",                                                                                  \
+      "time that quantising the inputs took: of a GPU's kernel where it takes them, else of the host; a part of "      \
+      "time_ms where quant_in_time is 1",                                                                              \
       EMPTY_NOT_QUANTISED)                                                                                             \
     X(REAL, quant_rms_err, 0, FILES, "",                                                                               \
       "what quantising costs: rms(O' - O) / rms(O) of the reference, O' on the inputs, O on those before quantising",  \

@@ -149,6 +149,8 @@ static enum attn_status prepare_problem(struct problem_run *run, struct attn_mes
     case_report_stage(run, STAGE_PREPARE, -1);
     TRY(inputs_make(s->backend, run->item, run->item->folder, &run->inputs, why));
     TRY(check_reference_make(s->backend, run->item, s->options->check, &run->inputs, &run->reference, why));
+    if (run->item->quant_in_time && s->timed)
+        TRY(quantising_make(s->backend, run->item, &run->quantising, why));
     return inputs_hash(s->backend, run->item, &run->inputs, &run->inputs_hash, why);
 }
 
@@ -158,6 +160,7 @@ static void free_problem(struct problem_run *run)
         free_contender(run, &run->contenders[i]);
     check_reference_free(run->setting->backend, &run->reference);
     tensor_set_free(run->setting->backend, &run->inputs);
+    quantising_free(run->setting->backend, &run->quantising);
 }
 
 static void send_all(struct problem_run *run, unsigned done, enum record_status status, const char *reason)

@@ -3,6 +3,7 @@
 #ifndef FABENCH_CASE_STATE_H
 #define FABENCH_CASE_STATE_H
 
+#include "cmd/device/inputs.h"
 #include "cmd/run/case_setting.h"
 #include "cmd/run/work.h"
 #include "cmd/measure/sustain.h"
@@ -31,6 +32,7 @@ struct problem_run {
     const struct plan_item *item;
     unsigned rerun; /* slots that have their row already and are timed again only for comparison */
     struct tensor_set inputs;
+    struct quantising quantising; /* for --quant-in-time */
     uint64_t inputs_hash;
     struct check_reference reference;
     struct contender contenders[IMPL_MAX_SLOTS];

@@ -214,7 +214,8 @@ static void drop_ceiling(struct problem_run *run, struct rounds_member *last)
     (void)be->ops->read_prepare(be, 0, &ignored);
 }
 
-/* Captures every contender in a graph and lists them, and then the ceiling, as members of the rounds. */
+/* Captures every contender in a graph and lists them, then quantising where its time counts, and then the ceiling, as
+ * members of the rounds. */
 static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots,
                                      struct contender **contenders, int *count, struct attn_request *ceiling_request,
                                      struct row_baselines *baselines, struct attn_message *why)
@@ -250,6 +251,11 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
     if (*count == 0)
         return ATTN_OK;
     case_report_stage(run, STAGE_PREPARE, -1);
+    if (run->item->quant_in_time) {
+        slots[*count] = -1;
+        contenders[*count] = NULL;
+        members[(*count)++] = (struct rounds_member){.launcher = {.quantiser = &run->quantising.quantiser}};
+    }
     *ceiling_request = run->contenders[0].request;
     struct launcher ceiling = {.request = ceiling_request};
     if (!make_ceiling(run, &ceiling, baselines, why))
@@ -286,9 +292,9 @@ static void put_speedups(struct problem_run *run, const struct rounds_member *me
 
 /* One measurement of a problem: its members, and what came of it. */
 struct timing {
-    struct rounds_member members[IMPL_MAX_SLOTS + 1];
-    struct contender *contenders[IMPL_MAX_SLOTS + 1];
-    int slots[IMPL_MAX_SLOTS + 1], count;
+    struct rounds_member members[IMPL_MAX_SLOTS + 2]; /* and quantising, and the ceiling */
+    struct contender *contenders[IMPL_MAX_SLOTS + 2];
+    int slots[IMPL_MAX_SLOTS + 2], count;
     struct attn_request ceiling_request;
     struct rounds_result result;
     struct row_baselines baselines;
@@ -414,11 +420,26 @@ static enum attn_status check_timed(struct problem_run *run, struct timing *t, i
     return work_restore(&run->work, why);
 }
 
+/* --quant-in-time: what quantising took in a round is part of each launch of the round. */
+static void add_quantising(struct problem_run *run, struct timing *t)
+{
+    const double *quant_ms = NULL;
+    for (int m = 0; m < t->count; m++)
+        if (t->members[m].launcher.quantiser)
+            quant_ms = t->members[m].samples_ms;
+    for (int m = 0; m < t->count && quant_ms; m++)
+        for (int64_t n = 0; n < t->result.rounds && t->members[m].launcher.impl; n++)
+            t->members[m].samples_ms[n] += quant_ms[n];
+    for (int i = 0; i < run->count && quant_ms; i++)
+        run->contenders[i].row.quant_ms = stats_of(quant_ms, t->result.rounds).median;
+}
+
 /* After all checks, because rows that failed are not compared with. */
 static void send_timed_rows(struct problem_run *run, struct timing *t)
 {
     const struct rounds_member *last = &t->members[t->count - 1];
-    const bool is_ceiling = !last->launcher.impl, is_read = last->launcher.read_bytes > 0;
+    const bool is_ceiling = !last->launcher.impl && !last->launcher.quantiser, is_read = last->launcher.read_bytes > 0;
+    add_quantising(run, t);
     t->baselines.gemm_ms = is_ceiling && !is_read ? last->samples_ms : NULL;
     t->baselines.read_ms = is_ceiling && is_read ? last->samples_ms : NULL;
     t->baselines.naive_ms = samples_of(run, t->members, ATTN_ROLE_NAIVE, NULL, NULL);

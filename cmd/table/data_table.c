@@ -7,7 +7,9 @@
 
 #include "cmd/base/impl_name.h"
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/record/record_row.h"
 
 enum { KINDS_MAX = 16, KIND_SIZE = PROBLEM_DATA_SIZE, NAME_COLUMNS = 28, CELL_COLUMNS = 9 };
@@ -219,4 +221,99 @@ void data_table_print(const struct data_table *t, FILE *out, int width)
     print_part(t, lines, line_count, &kinds, FIGURE_LEAST, "least speed", out, width);
     print_part(t, lines, line_count, &kinds, FIGURE_ERROR, "relative RMS error", out, width);
     free(lines);
+}
+
+/* ---- from which length 8 bits pay ---- */
+
+static bool has_8_bits(const struct data_entry *entry)
+{
+    return entry->key.dtype >= 0 && attn_dtype_is_8_bit((enum attn_dtype)entry->key.dtype);
+}
+
+/* The key without what the inputs' type brings; is_group: without the lengths, too, and what follows from them. */
+static struct problem_key key_of_any_type(const struct problem_key *from, bool is_group)
+{
+    struct problem_key key = *from;
+    key.dtype = key.out_dtype = 0;
+    key.quant_scale = ATTN_SCALE_NONE;
+    key.scale_block = key.hadamard = key.quant_in_time = 0;
+    if (is_group)
+        key.q_len = key.kv_len = key.batch = key.total_q = 0;
+    return key;
+}
+
+static bool are_of_one(const struct data_entry *a, const struct data_entry *b, bool is_group)
+{
+    const struct problem_key x = key_of_any_type(&a->key, is_group), y = key_of_any_type(&b->key, is_group);
+    return strcmp(a->impl, b->impl) == 0 && problem_key_compare(&x, &y, false) == 0;
+}
+
+/* Two 8-bit entries that differ in their length alone. */
+static bool are_of_one_series(const struct data_entry *a, const struct data_entry *b)
+{
+    return has_8_bits(a) && has_8_bits(b) && are_of_one(a, b, true) && a->key.dtype == b->key.dtype &&
+           a->key.out_dtype == b->key.out_dtype && a->key.quant_scale == b->key.quant_scale &&
+           a->key.scale_block == b->key.scale_block && a->key.hadamard == b->key.hadamard &&
+           a->key.quant_in_time == b->key.quant_in_time;
+}
+
+/* The fastest of the same implementation and problem in 16 or 32 bits; 0 where there is none. */
+static double tflops_of_wider(const struct data_table *t, const struct data_entry *entry)
+{
+    double best = 0;
+    for (int i = 0; i < t->count; i++) {
+        const struct data_entry *other = &t->entries[i];
+        if (!has_8_bits(other) && are_of_one(entry, other, false))
+            best = fmax(best, other->tflops);
+    }
+    return best;
+}
+
+/* What a series of 8-bit entries says: lengths that have a wider entry, and from which one on all are faster. */
+static void print_crossover(const struct data_table *t, int first, FILE *out, int width)
+{
+    const struct data_entry *own = &t->entries[first];
+    int64_t slower = 0, from = 0;
+    int lengths = 0, faster = 0;
+    struct text line = {0};
+    char words[PROBLEM_LABEL_SIZE], length[32];
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = first; i < t->count; i++) {
+            const struct data_entry *entry = &t->entries[i];
+            const double other = are_of_one_series(own, entry) ? tflops_of_wider(t, entry) : 0;
+            const int64_t len = problem_key_length(&entry->key);
+            if (other > 0 && pass == 0) {
+                lengths++;
+                faster += entry->tflops > other;
+                slower = entry->tflops > other || len < slower ? slower : len;
+            } else if (other > 0 && len > slower && (from == 0 || len < from)) {
+                from = len;
+            }
+        }
+    if (lengths == 0)
+        return;
+    text_add(&line, "%s %s %s d%lld %s%s%s: ", own->impl, problem_mode_name(own->key.mode),
+             own->key.causal ? "causal" : "full", (long long)own->key.head_dim, problem_dtype_name(own->key.dtype),
+             problem_key_extras(&own->key, words, sizeof words),
+             own->key.quant_in_time == 1 ? "" : ", without quantising");
+    if (faster == lengths)
+        text_add(&line, "faster than wider inputs at every length");
+    else if (from > 0)
+        text_add(&line, "faster than wider inputs from %s on", number_print_count(from, length, sizeof length));
+    else
+        text_add(&line, "slower than wider inputs at %s, the longest length",
+                 number_print_count(slower, length, sizeof length));
+    wrap_words(out, width, 0, 2, text_string(&line));
+    text_free(&line);
+}
+
+void data_table_print_crossovers(const struct data_table *t, FILE *out, int width)
+{
+    for (int i = 0; i < t->count; i++) {
+        bool is_first = has_8_bits(&t->entries[i]);
+        for (int j = 0; j < i && is_first; j++)
+            is_first = !are_of_one_series(&t->entries[j], &t->entries[i]);
+        if (is_first)
+            print_crossover(t, i, out, width);
+    }
 }

@@ -624,6 +624,7 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
         print_line(&line, out, width, 0, 2);
     }
     print_quantising(s, out, width);
+    data_table_print_crossovers(&s->data, out, width);
     print_device(s, out, width);
     print_clocks(s, out, width);
     print_sustained(s, out, width);

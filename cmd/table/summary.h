@@ -28,6 +28,10 @@ void data_table_add(struct data_table *, const struct record_row *);
 /* Nothing where no problem was run with two kinds of inputs. */
 void data_table_print(const struct data_table *, FILE *out, int width);
 
+/* A line for each implementation, mask, head dim and kind of 8-bit inputs that ran beside wider ones: from which length
+ * on they are faster. */
+void data_table_print_crossovers(const struct data_table *, FILE *out, int width);
+
 void data_table_free(struct data_table *);
 
 enum { SUMMARY_IMPLS_MAX = 32, SUMMARY_DTYPES_MAX = 4, SUMMARY_REFUSALS_MAX = 24 };

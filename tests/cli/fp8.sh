@@ -13,6 +13,7 @@ refused '--scale-block 64.*--dtype bf16' --dtype bf16 --scale-block 64
 refused '--scale-block 64.*--fp8-scale block' --dtype e4m3 --scale-block 64
 refused '--hadamard.*--dtype fp32' --dtype fp32 --hadamard
 refused '--hadamard.*--d 96' --dtype e4m3 --hadamard --d 64,96
+refused '--quant-in-time: cannot be used with --input' --dtype e4m3 --quant-in-time --input .
 refused '--mode bwd.*--dtype e4m3' --dtype e4m3 --mode bwd
 refused '--mode bwd.*--dtype e5m2' --dtype bf16,e5m2 --mode bwd
 
@@ -61,6 +62,22 @@ run "${common[@]}" --seqlen 100 --batch 1 --dtype e4m3,e5m2 --no-causal \
     --fp8-scale block --scale-block 16 --out none
 expect_code 0
 expect_stdout '36 of 36 rows checked.*all pass'
+
+# Quantising in the time of a launch: a member of the rounds, and a case of its own; from which length it pays.
+run "${common[@]}" --seqlen 64,200 --batch 1 --dtype fp32,e4m3 --quant-in-time --causal --mode fwd --out none \
+    --csv in_time.csv
+expect_code 0
+expect_stdout '8 of 8 rows checked.*all pass'
+expect_stdout 'e4m3.*quantised in time'
+expect_stdout '^(naive|fused_cpu) fwd causal d64 e4m3 quantised in time: (faster|slower) than wider inputs'
+expect "not in fp32" test "$(csv_cell in_time.csv 1 quant_in_time)" = 0
+expect "in e4m3" test "$(csv_cell in_time.csv 5 quant_in_time)" = 1
+expect "it is in the time" \
+    test "$(awk -v t="$(csv_cell in_time.csv 5 time_ms)" -v q="$(csv_cell in_time.csv 5 quant_ms)" \
+        'BEGIN { print (q > 0 && t >= 0.999 * q) }')" = 1
+expect_same_row in_time.csv 5 mode dtype quant_in_time quant_rms_err rel_rms_err seed
+run --device cpu --dtype bf16 --quant-in-time
+expect_code 2
 
 # The repro of a row makes the same row.
 run "${common[@]}" --seqlen 100 --batch 2 --dtype e5m2 --out-dtype fp16 --fp8-scale block --scale-block 24 --hadamard \

@@ -102,7 +102,7 @@ columns+=,err_ratio
 columns+=,err_used,err_tensor,worst,atol,rtol,sm_clock_mhz,temp_c,power_capped_pct,throttled_pct,power_w,energy_j
 columns+=,tflops_per_w,power_limit_w,repro,logit_std,lengths,total_q,block_mask,mask_block,dropout_seed,softcap
 columns+=,page_size,out_dtype,quant_scale,scale_block,hadamard,v_head_dim,sink,alibi,logit_mean,bias,cache_dtype
-columns+=,quant_ms,quant_rms_err,splits,gb_per_s
+columns+=,quant_in_time,quant_ms,quant_rms_err,splits,gb_per_s
 columns+=,pct_of_read,board,read_gb_per_s,pci,batch_invariant
 
 run_small --impl naive,fused --mode fwd,bwd

@@ -148,6 +148,8 @@ static const struct value_case {
     {"--sink", FIELD(attributes.has_sink), &yes, "--sink=1", "--sink 1: takes no value"},
     {"--alibi", FIELD(attributes.has_alibi), &yes, "--alibi=1", "--alibi 1: takes no value"},
     {"--bias heads", FIELD(bias), &heads_bias, "--bias rows", "--bias rows: must be none, full, heads or batch"},
+    {"--dtype e4m3 --quant-in-time", FIELD(quant_in_time), &yes, "--quant-in-time=1",
+     "--quant-in-time 1: takes no value"},
     {"--dtype e4m3 --hadamard", FIELD(hadamard), &yes, "--hadamard=yes", "--hadamard yes: takes no value"},
     {"--total-tokens 4k", FIELD(total_tokens), &four_k, "--total-tokens 0",
      "--total-tokens 0: must be a whole number from 1 to 2147483647"},

@@ -112,6 +112,10 @@ static void windows_heads_and_dropout(void **state)
             "--hadamard: cannot be used with --dtype bf16, which are not quantised; it is for e4m3 and e5m2");
     refused("--mode fwd,bwd --dtype bf16,e4m3",
             "--mode fwd,bwd: cannot be used with --dtype e4m3, which has no backward; must be fwd");
+    refused("--quant-in-time --dtype bf16", "--quant-in-time: needs 8-bit inputs: --dtype e4m3 or e5m2");
+    refused("--quant-in-time --dtype e4m3 --sustain-s 5",
+            "--quant-in-time: cannot be used with --sustain-s, whose regions are launches alone");
+    taken("--quant-in-time --dtype bf16,e4m3");
     taken("--dtype bf16,e4m3");
     taken("--mode fwd --dtype e4m3,e5m2 --out-dtype bf16,fp16 --fp8-scale tensor,block --scale-block 1 --hadamard");
     refused("--lengths list:5 --batch 2", "--lengths list:5: cannot be used with --batch, which it replaces");

@@ -246,11 +246,69 @@ static void speed_and_error_by_inputs(void **state)
     data_table_free(&t);
 }
 
+/* Adds a row of a type at a length; e4m3 with quantising in its time. */
+static void add_typed_row(struct data_table *t, const char *impl, enum attn_dtype dtype, int64_t q_len, int64_t in_time,
+                          double tflops)
+{
+    struct record_row row;
+    memset(&row, 0, sizeof row);
+    record_row_clear(&row);
+    snprintf(row.impl, sizeof row.impl, "%s", impl);
+    row.status = STATUS_OK;
+    row.check = CHECKED_PASS;
+    row.key.mode = ATTN_FWD;
+    row.key.head_dim = 64;
+    row.key.causal = 0;
+    row.key.q_len = row.key.kv_len = q_len;
+    row.key.dtype = dtype;
+    row.key.quant_in_time = in_time;
+    row.tflops = tflops;
+    data_table_add(t, &row);
+}
+
+static const char *crossovers(const struct data_table *t)
+{
+    static char text[4096];
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    data_table_print_crossovers(t, out, 110);
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    fclose(out);
+    return text;
+}
+
+/* A length where 8 bits are slower ends what is said of shorter ones. */
+static void from_which_length_8_bits_pay(void **state)
+{
+    (void)state;
+    static const double wide[] = {100, 110, 120, 130}, narrow[] = {110, 100, 121, 150};
+    struct data_table t = {0};
+    for (int i = 0; i < 4; i++) {
+        add_typed_row(&t, "a", ATTN_E4M3, 1024 << i, 1, narrow[i]);
+        add_typed_row(&t, "b", ATTN_BF16, 1024 << i, 0, 1); /* of another implementation */
+        if (i == 0)
+            assert_string_equal(crossovers(&t), "");
+        add_typed_row(&t, "a", ATTN_FP16, 1024 << i, 0, wide[i] - 5);
+        add_typed_row(&t, "a", ATTN_BF16, 1024 << i, 0, wide[i]);
+    }
+    assert_string_equal(crossovers(&t), "a fwd full d64 e4m3 quantised in time: faster than wider inputs from 4k on\n");
+    add_typed_row(&t, "a", ATTN_E5M2, 1024, 0, 101);
+    add_typed_row(&t, "b", ATTN_E4M3, 8192, 0, 0.5);
+    assert_has(crossovers(&t), "a fwd full d64 e5m2, without quantising: faster than wider inputs at every length\n");
+    assert_has(crossovers(&t), "b fwd full d64 e4m3, without quantising: slower than wider inputs at 8k, the longest "
+                               "length\n");
+    data_table_free(&t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals_by_reason), cmocka_unit_test(bits_in_other_batches),
-        cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(nothing_to_draw),
-        cmocka_unit_test(noise_is_said),      cmocka_unit_test(speed_and_error_by_inputs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refusals_by_reason),
+                                       cmocka_unit_test(bits_in_other_batches),
+                                       cmocka_unit_test(the_files_of_a_run),
+                                       cmocka_unit_test(nothing_to_draw),
+                                       cmocka_unit_test(noise_is_said),
+                                       cmocka_unit_test(speed_and_error_by_inputs),
+                                       cmocka_unit_test(from_which_length_8_bits_pay)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
