@@ -175,7 +175,11 @@ static bool are_all_8_bits(const struct plan_item *item, const char *dir, struct
     return true;
 }
 
-/* Reads <dir>/scale_<tensor>.npy: fp32, as many as the problem has, finite and above 0. The caller frees the file. */
+/* Sums of P V in units of one scale of V hold those of another up to this: 2^127 / (448 * 2^8 * 2^20 keys). */
+#define SCALES_APART_MAX 0x1p90
+
+/* Reads <dir>/scale_<tensor>.npy: fp32, as many as the problem has, finite and above 0, those of V not too far apart.
+ * The caller frees the file. */
 static bool read_scales(const struct plan_item *item, enum quantised tensor, const char *dir, struct npy *file,
                         struct attn_message *why)
 {
@@ -186,12 +190,21 @@ static bool read_scales(const struct plan_item *item, enum quantised tensor, con
     if (good && !fits)
         snprintf(why->text, sizeof why->text, "%.300s: must be %lld numbers in fp32, the scales of %s", path,
                  (long long)count, problem_tensor_title(problem_tensor_name(quantised[tensor])));
+    double least = INFINITY, most = 0;
     for (int64_t i = 0; fits && good && i < count; i++) {
         const float scale = ((const float *)file->data)[i];
+        least = fmin(least, (double)scale);
+        most = fmax(most, (double)scale);
         good = scale > 0 && isfinite(scale);
         if (!good)
             snprintf(why->text, sizeof why->text, "%.300s: element %lld is %g; a scale must be above 0 and finite",
                      path, (long long)i, (double)scale);
+    }
+    if (good && fits && tensor == QUANTISED_V && most > least * SCALES_APART_MAX) {
+        snprintf(why->text, sizeof why->text,
+                 "%.300s: the scales %g and %g of V are more than 2^90 apart; sums in fp32 cannot hold both", path,
+                 least, most);
+        good = false;
     }
     if (file->data && !(good && fits))
         npy_free(file);

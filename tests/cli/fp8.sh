@@ -131,6 +131,9 @@ cp -r "$folder" bad
 bytes bad/scale_v.npy 128 '\000\000\300\177'
 bad 'scale_v.npy: element 0 is nan; a scale'
 cp -r "$folder" bad
+bytes bad/scale_v.npy 128 '\000\000\000\170' # 2^113
+bad 'scale_v.npy: the scales .* of V are more than 2\^90 apart'
+cp -r "$folder" bad
 rm bad/scale_k.npy
 bad 'scale_k.npy'
 cp -r "$folder" bad
