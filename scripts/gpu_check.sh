@@ -178,7 +178,16 @@ verify_stage() {
         done
         # Caches: random problems; numbers of splits, of which some are more than a short cache has tiles.
         step random-decode "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode decode --d 64,128,256 \
-            --impl fused_sm90 --out none
+            --dtype fp16,bf16 --impl fused_sm90,fused_sm90:invariant --out none
+        step invariant-decode "$fabench" verify --device cuda:0 --invariance --random 500 --seed 2 --mode decode \
+            --d 64,128,256 --dtype fp16,bf16 --impl fused_sm90 --out none
+        # 8-bit caches and chunks of a prefill, with caches as long as those that are timed.
+        checked decode-8-bit --mode decode --d 64,128,256 --dtype fp16,bf16 --cache-dtype e4m3,e5m2 --heads 8 \
+            --kv-heads 2 --lengths uniform:20:9000 --batch 5 --seqlen 1,5 --page-size 16 \
+            --impl fused_sm90,fused_sm90:invariant
+        checked decode-chunks --mode decode --d 64,128,256 --dtype fp16,bf16 --cache-dtype none,e4m3 --heads 8 \
+            --kv-heads 2 --lengths list:1x9000:300x4000:0x700:16x16:5x1000 --page-size 64 \
+            --impl fused_sm90,fused_sm90:invariant
         for steps in 1 2 7 40 256; do
             checked "decode-splits-$steps" --mode decode --d 64,128,256 --dtype fp16,bf16 --heads 8 --kv-heads 2 \
                 --lengths uniform:20:6000 --batch 5 --seqlen 1,5 --page-size 16 --splits "$steps" --impl fused_sm90
@@ -338,7 +347,7 @@ kernels() {
             --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
         ;;
     det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;; # kernels of its own
-    decode) options+=(--mode decode --d 64,128,256 --impl fused_sm90) ;;
+    decode) options+=(--mode decode --d 64,128,256 --impl fused_sm90,fused_sm90:invariant) ;;
     esac
 }
 

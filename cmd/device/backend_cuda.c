@@ -355,14 +355,6 @@ static enum attn_status cuda_reference(struct backend *be, const struct attn_pro
                                        const struct attn_tensors *tensors, const struct reference_outputs *out,
                                        void *workspace, size_t workspace_bytes, struct attn_message *why)
 {
-    if (p->lengths == ATTN_CACHE && p->total_q != 0) { /* which tests/gpu/test_reference_family.c has to see first */
-        snprintf(why->text, sizeof why->text, "on a GPU no reference computes numbers of new rows that differ yet");
-        return ATTN_UNSUPPORTED;
-    }
-    if (p->cache_dtype != ATTN_FP32) {
-        snprintf(why->text, sizeof why->text, "on a GPU no reference computes an 8-bit cache of 16-bit queries yet");
-        return ATTN_UNSUPPORTED;
-    }
     const enum attn_status status =
         reference_cuda(p, mode, tensors, out, workspace, workspace_bytes, state_of(be)->stream, why);
     return status == ATTN_OK ? synchronize(be, "the reference", why) : status;

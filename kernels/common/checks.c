@@ -80,7 +80,8 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
                                     struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const bool packed = p->lengths == ATTN_PACKED, paged = p->lengths == ATTN_CACHE && p->page_size != 0;
+    const bool packed = p->lengths == ATTN_PACKED, packed_q = attn_rows_are_packed(p),
+               paged = p->lengths == ATTN_CACHE && p->page_size != 0;
     const struct {
         const char *name;
         const struct attn_tensor *tensor;
@@ -97,13 +98,16 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         if (used[i].tensor->data == NULL)
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s is missing", used[i].name);
         const bool is_paged = paged && used[i].is_kv;
-        const bool is_output = used[i].tensor == &tensors->o; /* the others have its type where they have 16 bits */
-        if (!is_aligned(used[i].tensor, is_output ? attn_output_dtype(p) : p->dtype,
-                        packed     ? 1
+        const bool is_output = used[i].tensor == &tensors->o, is_packed = used[i].is_kv ? packed : packed_q;
+        if (!is_aligned(used[i].tensor,
+                        is_output       ? attn_output_dtype(p)
+                        : used[i].is_kv ? attn_kv_dtype(p)
+                                        : p->dtype,
+                        is_packed  ? 1
                         : is_paged ? p->pages
                                    : p->batch,
                         used[i].is_kv ? p->kv_heads : p->q_heads,
-                        packed          ? INT64_MAX
+                        is_packed       ? INT64_MAX
                         : is_paged      ? p->page_size
                         : used[i].is_kv ? p->kv_len
                                         : p->q_len))
@@ -118,6 +122,10 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");
     if (packed && (tensors->cu_seqlens_q == NULL || tensors->cu_seqlens_k == NULL))
         return attn_fail(why, ATTN_UNSUPPORTED, "cu_seqlens_q or cu_seqlens_k is missing");
+    if (packed_q && tensors->cu_seqlens_q == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "cu_seqlens_q is missing");
+    if (p->cache_dtype != ATTN_FP32 && (tensors->scale_k == NULL || tensors->scale_v == NULL))
+        return attn_fail(why, ATTN_UNSUPPORTED, "scale_k or scale_v is missing");
     if (p->lengths == ATTN_CACHE && tensors->seqused_k == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "seqused_k is missing");
     if (paged && tensors->page_table == NULL)

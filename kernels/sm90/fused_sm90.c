@@ -43,7 +43,9 @@ static const struct attn_dispatch dispatch = {
     .ranges = {
         {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP | ATTN_WITH_SINK, 0},
         {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK, 0},
-        {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK, 256},
+        {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK |
+             ATTN_WITH_CACHE_DTYPE | ATTN_WITH_PACKED_ROWS | ATTN_WITH_INVARIANT,
+         256},
         {ATTN_WITH_8_BIT | ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS, 0}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
@@ -56,5 +58,6 @@ const struct attn_impl attn_fused_sm90 = {
     /* dQ is summed in the order in which blocks get there unless request.deterministic asks for a fixed one. */
     .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV},
     .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
+    .invariant = {ATTN_O | ATTN_LSE, 0}, /* decode, which alone accepts it */
     ATTN_DISPATCH_MEMBERS,
 };

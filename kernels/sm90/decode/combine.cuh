@@ -106,7 +106,7 @@ __device__ __forceinline__ RowSums sum_addends(RowColumns<Tile> &o, const Addend
  * The row's sums are written with its last columns: the columns before them need those of the first addend. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_sum(const RowColumns<Tile> &o, const RowSums &sums, const Params &params,
-                                          const Part &part, const Addends &addends, const Row &where,
+                                          const PartOf<Tile> &part, const Addends &addends, const Row &where,
                                           const RowPiece &piece, int lane)
 {
     constexpr int PAIRS = RowColumns<Tile>::PAIRS;
@@ -123,19 +123,20 @@ __device__ __forceinline__ void store_sum(const RowColumns<Tile> &o, const RowSu
         return;
     }
     float lse;
-    const float scale = finish_row(params, sums, where.head, lse);
-    T *const to = o_row<T>(params, part.sequence, where) + piece.column + 2 * lane;
+    const float scale =
+        finish_row(params, sums, where.head, lse) * output_scale<Tile>(params, part, where.head / params.group);
+    T *const to = o_row<T>(params, part, where) + piece.column + 2 * lane;
 #pragma unroll
     for (int j = 0; j < PAIRS; ++j)
         *reinterpret_cast<uint32_t *>(to + 64 * j) = pack2<T>(o.at[j].x * scale, o.at[j].y * scale);
     if (writes_sums)
-        params.lse[lse_index(params, part.sequence, where)] = lse;
+        params.lse[lse_index(params, part, where)] = lse;
 }
 
 /* Each warp adds up rows. It reads all values of a row, or of 128 columns of it, at once: a row's time is that of a
  * trip to the second-level cache. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void add_up(const Params &params, const Part &part, const Addends &addends)
+__device__ __forceinline__ void add_up(const Params &params, const PartOf<Tile> &part, const Addends &addends)
 {
     const RowTile tile = row_tile_of(params, part);
     const int lane = threadIdx.x % 32, rows = int(rows_of_slot(params));
@@ -172,7 +173,7 @@ template <typename Tile> __device__ __forceinline__ bool arrive_last(SharedStora
 
 /* Behind the stores of a part: the last block of a group adds up its parts, the last group adds up the groups. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void combine_part(SharedStorage<Tile> &smem, const Params &params, const Part &part)
+__device__ __forceinline__ void combine_part(SharedStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part)
 {
     static_assert(SM90_DECODE_FEW_PARTS * SM90_DECODE_FEW_PARTS >= SM90_DECODE_MOST_SPLITS &&
                       SM90_DECODE_FEW_PARTS * SM90_DECODE_FEW_PARTS >= SM90_DECODE_MOST_BLOCKS,

@@ -26,9 +26,9 @@ __device__ __forceinline__ void release(const uint64_t *empty)
         mbarrier_arrive(shared_address(empty));
 }
 
-/* S = Q K^T of a tile. */
+/* Starts S = Q K^T of a tile. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void compute_scores(float (&s)[Tile::SCORES], uint32_t q, uint32_t k)
+__device__ __forceinline__ void start_scores(float (&s)[Tile::SCORES], uint32_t q, uint32_t k)
 {
     wgmma_hold(s);
     wgmma_fence();
@@ -40,11 +40,15 @@ __device__ __forceinline__ void compute_scores(float (&s)[Tile::SCORES], uint32_
             step > 0);
     }
     wgmma_commit();
+}
+
+template <int SCORES> __device__ __forceinline__ void finish_scores(float (&s)[SCORES])
+{
     wgmma_wait<0>();
     wgmma_hold(s);
 }
 
-/* O += P V of a tile. */
+/* O += P V of a tile, and the end of all products. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void add_output(float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2],
                                            uint32_t (&p)[Tile::SCORES / 2], uint32_t v)
@@ -82,6 +86,23 @@ __device__ __forceinline__ void mask_tile(float (&s)[SCORES], const ThreadRows &
     }
 }
 
+/* Scores i and i + 1 become P, rounded in p. Written so that all kernels round alike. */
+template <typename T, int SCORES>
+__device__ __forceinline__ void exponentiate_pair(float (&s)[SCORES], uint32_t (&p)[SCORES / 2], int i,
+                                                  ThreadRows &rows, float scale, const float (&reference)[2],
+                                                  const float (&alpha)[2])
+{
+    const int half = i / 2 % 2;
+    RowSums &row = rows.at[half];
+    const float low = exp2_approx(fmaf(s[i], scale, -reference[half]));
+    const float high = exp2_approx(fmaf(s[i + 1], scale, -reference[half])), both = __fadd_rn(low, high);
+    p[i / 2] = pack2<T>(low, high);
+    const float2 rounded = unpack2<T>(p[i / 2]);
+    const float both_rounded = __fadd_rn(rounded.x, rounded.y);
+    row.sum = i < 4 ? fmaf(row.sum, alpha[half], both) : __fadd_rn(row.sum, both);
+    row.rounded = i < 4 ? fmaf(row.rounded, alpha[half], both_rounded) : __fadd_rn(row.rounded, both_rounded);
+}
+
 /* S becomes P, rounded in p; O is rescaled where a row max of the warp has moved. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void softmax_step(float (&s)[Tile::SCORES], uint32_t (&p)[Tile::SCORES / 2],
@@ -98,8 +119,6 @@ __device__ __forceinline__ void softmax_step(float (&s)[Tile::SCORES], uint32_t 
         reference[half] = now == -INFINITY ? 0.0f : now;
         alpha[half] = exp2_approx(row.max_log2 - reference[half]);
         row.max_log2 = now;
-        row.sum *= alpha[half];
-        row.rounded *= alpha[half];
     }
     if (__any_sync(WHOLE_WARP, alpha[0] != 1.0f || alpha[1] != 1.0f)) {
 #pragma unroll
@@ -109,15 +128,47 @@ __device__ __forceinline__ void softmax_step(float (&s)[Tile::SCORES], uint32_t 
                 o[i][j] *= alpha[j / 2 % 2];
     }
 #pragma unroll
-    for (int i = 0; i < Tile::SCORES; i += 2) {
-        const int half = i / 2 % 2;
-        const float low = exp2_approx(fmaf(s[i], scale, -reference[half]));
-        const float high = exp2_approx(fmaf(s[i + 1], scale, -reference[half]));
-        p[i / 2] = pack2<T>(low, high);
-        const float2 rounded = unpack2<T>(p[i / 2]);
-        rows.at[half].sum += low + high;
-        rows.at[half].rounded += rounded.x + rounded.y;
+    for (int i = 0; i < Tile::SCORES; i += 2)
+        exponentiate_pair<T>(s, p, i, rows, scale, reference, alpha);
+}
+
+/* The same, where a tile has half the time, because it was loaded with 8 bits: without the rows that the tile does not
+ * have. halves: of the warp's 16 rows, that exist. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void softmax_step_few(float (&s)[Tile::SCORES], uint32_t (&p)[Tile::SCORES / 2],
+                                                 float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], ThreadRows &rows,
+                                                 float scale, int halves)
+{
+    if (halves == 2) {
+        softmax_step<T, Tile>(s, p, o, rows, scale);
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < Tile::SCORES / 2; ++i)
+        p[i] = 0;
+    if (halves == 0)
+        return;
+    RowSums &row = rows.at[0];
+    float top = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < Tile::SCORES; i += 4)
+        top = fmaxf(top, fmaxf(s[i], s[i + 1]));
+    const float now = fmaxf(row.max_log2, quad_max(top) * scale);
+    const float reference[2] = {now == -INFINITY ? 0.0f : now, 0.0f};
+    const float alpha[2] = {exp2_approx(row.max_log2 - reference[0]), 1.0f};
+    row.max_log2 = now;
+    if (__any_sync(WHOLE_WARP, alpha[0] != 1.0f)) {
+#pragma unroll
+        for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+            for (int j = 0; j < Tile::COLUMNS / 2; j += 4) {
+                o[i][j] *= alpha[0];
+                o[i][j + 1] *= alpha[0];
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < Tile::SCORES; i += 4)
+        exponentiate_pair<T>(s, p, i, rows, scale, reference, alpha);
 }
 
 /* Rows of V that hold no key of [begin, end), counted from the tile's first one, become zeros: what is there may be
@@ -138,8 +189,9 @@ template <typename Tile> __device__ __forceinline__ void clear_unused_values(uin
 
 /* O of a whole item, to where it belongs. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void store_item(const float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], const ThreadRows &rows,
-                                           const Params &params, const Part &part, const RowTile &tile, int first_row)
+__device__ __forceinline__ void store_item(const float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], const RowSums (&sums)[2],
+                                           const Params &params, const PartOf<Tile> &part, const RowTile &tile,
+                                           int first_row)
 {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -147,10 +199,11 @@ __device__ __forceinline__ void store_item(const float (&o)[Tile::OUTPUTS][Tile:
         if (!where.exists)
             continue;
         float lse;
-        const float scale = finish_row(params, rows.at[half], where.head, lse);
-        T *const to = o_row<T>(params, part.sequence, where) + threadIdx.x % 4 * 2;
+        const float scale =
+            finish_row(params, sums[half], where.head, lse) * output_scale<Tile>(params, part, tile.kv_head);
+        T *const to = o_row<T>(params, part, where) + threadIdx.x % 4 * 2;
         if (threadIdx.x % 4 == 0)
-            params.lse[lse_index(params, part.sequence, where)] = lse;
+            params.lse[lse_index(params, part, where)] = lse;
 #pragma unroll
         for (int i = 0; i < Tile::OUTPUTS; ++i)
 #pragma unroll
@@ -160,21 +213,26 @@ __device__ __forceinline__ void store_item(const float (&o)[Tile::OUTPUTS][Tile:
     }
 }
 
-/* O of a part, to its slot. */
+/* The slot that O of a part goes to; leaves: how many are in it (invariant mode). */
+struct SlotTarget {
+    int number, leaves;
+};
+
 template <typename Tile>
-__device__ __forceinline__ void store_part(const float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], const ThreadRows &rows,
-                                           const Params &params, const Part &part, const RowTile &tile, int first_row)
+__device__ __forceinline__ void store_part(const float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], const RowSums (&sums)[2],
+                                           const Params &params, const PartOf<Tile> &part, const RowTile &tile,
+                                           int first_row, const SlotTarget &slot)
 {
-    const int64_t slot_row = sm90_decode_slot(&part, part.number) * rows_of_slot(params) + first_row;
+    const int64_t slot_row = sm90_decode_slot(&part, slot.number) * rows_of_slot(params) + first_row;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         if (!row_at(params, tile, first_row + 8 * half).exists)
             continue;
-        const RowSums &row = rows.at[half];
+        const RowSums &row = sums[half];
         const int64_t target = slot_row + 8 * half;
         float *const to = params.part_o + target * Tile::HEAD_DIM + threadIdx.x % 4 * 2;
         if (threadIdx.x % 4 == 0)
-            __stcg(params.part_rows + target, make_float4(row.max_log2, row.sum, row.rounded, 0.0f));
+            __stcg(params.part_rows + target, make_float4(row.max_log2, row.sum, row.rounded, float(slot.leaves)));
 #pragma unroll
         for (int i = 0; i < Tile::OUTPUTS; ++i)
 #pragma unroll
@@ -184,38 +242,143 @@ __device__ __forceinline__ void store_part(const float (&o)[Tile::OUTPUTS][Tile:
     }
 }
 
-/* The key tiles of a part. Releases Q behind its last product. */
+/* What the tiles of a part are computed with. */
+struct PartView {
+    SeenKeys first, last; /* what its first and its last new token see */
+    float scale_log2;
+    const uint64_t *q_empty;
+    uint32_t query; /* descriptor */
+    int halves;     /* of the warp's 16 rows, that exist */
+};
+
+template <typename T, typename Tile>
+__device__ __forceinline__ PartView view_of(SharedStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
+                                            const RowTile &tile, const PipelineState<Q_STAGES> &q)
+{
+    const int rows = int(rows_of_slot(params)) - threadIdx.x / 32 * 16;
+
+    return {seen_keys(params, part, 0),
+            seen_keys(params, part, new_rows(params, part) - 1),
+            score_scale<Tile>(params, part, tile.kv_head),
+            &smem.q_empty[q.stage],
+            wgmma_k_major(shared_address(smem.q[q.stage])),
+            rows > 8   ? 2
+            : rows > 0 ? 1
+                       : 0};
+}
+
+/* Neighbouring key tiles of a part; is_end: the last ones, behind whose products Q is released. */
+struct TileRange {
+    int first, count;
+    bool is_end;
+};
+
+/* A tile's softmax and the product with V. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void
-compute_part(SharedStorage<Tile> &smem, const Params &params, const Part &part, const uint64_t *q_empty, uint32_t query,
-             ThreadRows &rows, float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], PipelineState<Tile::SLOTS> &kv)
+finish_tile(float (&s)[Tile::SCORES], SharedStorage<Tile> &smem, const PartOf<Tile> &part, const PartView &view,
+            int key, ThreadRows &rows, float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], PipelineState<Tile::SLOTS> &kv)
 {
-    const SeenKeys first = seen_keys(params, part, 0), last = seen_keys(params, part, params.shape.q_len - 1);
-    const int tiles = part.keys_end > part.keys_begin ? part.tiles : 0;
-    float s[Tile::SCORES];
     uint32_t p[Tile::SCORES / 2];
 
-    if (tiles == 0)
-        release(q_empty);
+    if (key < view.last.first || key + Tile::TILE_KEYS > view.first.last)
+        mask_tile(s, rows, key);
+    if constexpr (Tile::IS_8_BIT)
+        softmax_step_few<T, Tile>(s, p, o, rows, view.scale_log2, view.halves);
+    else
+        softmax_step<T, Tile>(s, p, o, rows, view.scale_log2);
+    mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
+    const uint32_t v = shared_address(smem.kv[kv.stage]);
+    if (key < part.keys_begin || key + Tile::TILE_KEYS > part.keys_end)
+        clear_unused_values<Tile>(v, part.keys_begin - key, part.keys_end - key);
+    add_output<T, Tile>(o, p, wgmma_mn_major(v, Tile::KV_PANEL_BYTES));
+    release(&smem.kv_empty[kv.stage]);
+    kv.advance();
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void
+compute_tiles(SharedStorage<Tile> &smem, const PartOf<Tile> &part, const PartView &view, const TileRange &tiles,
+              ThreadRows &rows, float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], PipelineState<Tile::SLOTS> &kv)
+{
+    float s[Tile::SCORES];
+
+    if (tiles.count == 0)
+        release(view.q_empty);
 #pragma unroll 1
-    for (int tile = 0; tile < tiles; ++tile) {
-        const int key = (part.first_tile + tile) * Tile::TILE_KEYS;
+    for (int tile = 0; tile < tiles.count; ++tile) {
         mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
-        compute_scores<T, Tile>(s, query, wgmma_k_major(shared_address(smem.kv[kv.stage])));
+        start_scores<T, Tile>(s, view.query, wgmma_k_major(shared_address(smem.kv[kv.stage])));
+        finish_scores(s);
         release(&smem.kv_empty[kv.stage]);
         kv.advance();
-        if (tile == tiles - 1)
-            release(q_empty);
-        if (key < last.first || key + Tile::TILE_KEYS > first.last)
-            mask_tile(s, rows, key);
-        softmax_step<T, Tile>(s, p, o, rows, params.scale_log2);
-        mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
-        const uint32_t v = shared_address(smem.kv[kv.stage]);
-        if (key < part.keys_begin || key + Tile::TILE_KEYS > part.keys_end)
-            clear_unused_values<Tile>(v, part.keys_begin - key, part.keys_end - key);
-        add_output<T, Tile>(o, p, wgmma_mn_major(v, Tile::KV_PANEL_BYTES));
+        if (tiles.is_end && tile == tiles.count - 1)
+            release(view.q_empty);
+        finish_tile<T, Tile>(s, smem, part, view, (tiles.first + tile) * Tile::TILE_KEYS, rows, o, kv);
+    }
+}
+
+/* The same with 8 bits: the next tile's scores are computed during the softmax. The numbers are the same. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void compute_tiles_overlapped(SharedStorage<Tile> &smem, const PartOf<Tile> &part,
+                                                         const PartView &view, const TileRange &tiles, ThreadRows &rows,
+                                                         float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2],
+                                                         PipelineState<Tile::SLOTS> &kv)
+{
+    int key = tiles.first * Tile::TILE_KEYS;
+    float s[Tile::SCORES];
+
+    if (tiles.count == 0) {
+        release(view.q_empty);
+        return;
+    }
+    mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
+    start_scores<T, Tile>(s, view.query, wgmma_k_major(shared_address(smem.kv[kv.stage])));
+    finish_scores(s);
+    release(&smem.kv_empty[kv.stage]);
+    kv.advance();
+#pragma unroll 1
+    for (int tile = 0; tile < tiles.count - 1; ++tile, key += Tile::TILE_KEYS) {
+        float next[Tile::SCORES];
+        PipelineState<Tile::SLOTS> k = kv; /* behind V of this tile */
+        k.advance();
+        mbarrier_wait(shared_address(&smem.kv_full[k.stage]), k.phase);
+        start_scores<T, Tile>(next, view.query, wgmma_k_major(shared_address(smem.kv[k.stage])));
+        finish_tile<T, Tile>(s, smem, part, view, key, rows, o, kv);
+        wgmma_hold(next);
         release(&smem.kv_empty[kv.stage]);
         kv.advance();
+#pragma unroll
+        for (int i = 0; i < Tile::SCORES; ++i)
+            s[i] = next[i];
+    }
+    if (tiles.is_end)
+        release(view.q_empty);
+    finish_tile<T, Tile>(s, smem, part, view, key, rows, o, kv);
+}
+
+/* O and the rows' sums of neighbouring key tiles of a part. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void
+compute_range(SharedStorage<Tile> &smem, const PartOf<Tile> &part, const PartView &view, const TileRange &tiles,
+              ThreadRows &rows, float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], PipelineState<Tile::SLOTS> &kv)
+{
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+        rows.at[half] = {-INFINITY, 0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < Tile::OUTPUTS; ++i)
+#pragma unroll
+        for (int j = 0; j < Tile::COLUMNS / 2; ++j)
+            o[i][j] = 0.0f;
+    if constexpr (Tile::IS_8_BIT && Tile::HEAD_DIM <= 128)
+        compute_tiles_overlapped<T, Tile>(smem, part, view, tiles, rows, o, kv);
+    else
+        compute_tiles<T, Tile>(smem, part, view, tiles, rows, o, kv);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        rows.at[half].sum = quad_sum(rows.at[half].sum);
+        rows.at[half].rounded = quad_sum(rows.at[half].rounded);
     }
 }
 
@@ -228,33 +391,22 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
 
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.q_full[q.stage]), q.phase);
-        const Part part = smem.part[q.stage];
+        const PartOf<Tile> part = smem.part[q.stage];
         if (part.sequence < 0)
             break;
         const RowTile tile = row_tile_of(params, part);
+        const PartView view = view_of<T, Tile>(smem, params, part, tile, q);
+        const int tiles = part.keys_end > part.keys_begin ? part.tiles : 0;
         ThreadRows rows;
         float o[Tile::OUTPUTS][Tile::COLUMNS / 2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            rows.at[half] = {-INFINITY, 0.0f, 0.0f};
+        for (int half = 0; half < 2; ++half)
             rows.seen[half] = seen_keys(params, part, row_at(params, tile, first_row + 8 * half).token);
-        }
-#pragma unroll
-        for (int i = 0; i < Tile::OUTPUTS; ++i)
-#pragma unroll
-            for (int j = 0; j < Tile::COLUMNS / 2; ++j)
-                o[i][j] = 0.0f;
-        compute_part<T, Tile>(smem, params, part, &smem.q_empty[q.stage],
-                              wgmma_k_major(shared_address(smem.q[q.stage])), rows, o, kv);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            rows.at[half].sum = quad_sum(rows.at[half].sum);
-            rows.at[half].rounded = quad_sum(rows.at[half].rounded);
-        }
+        compute_range<T, Tile>(smem, part, view, {part.first_tile, tiles, true}, rows, o, kv);
         if (part.parts == 1) {
-            store_item<T, Tile>(o, rows, params, part, tile, first_row);
+            store_item<T, Tile>(o, rows.at, params, part, tile, first_row);
         } else {
-            store_part<Tile>(o, rows, params, part, tile, first_row);
+            store_part<Tile>(o, rows.at, params, part, tile, first_row, {part.number, 0});
             combine_part<T, Tile>(smem, params, part);
         }
     }

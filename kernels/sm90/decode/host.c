@@ -7,18 +7,53 @@
 #include "kernels/common/launch.h"
 #include "kernels/sm90/fused_sm90.h"
 
-enum { MOST_NEW_ROWS = 16, ALIGNMENT = 256 /* bytes; of the parts of the workspace */, MOST_ZERO_BLOCKS = 64 };
+enum { MOST_NEW_ROWS = 512, ALIGNMENT = 256 /* bytes; of the parts of the workspace */, MOST_ZERO_BLOCKS = 64 };
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* numbers of keys of whole tiles stay within an int */
 static const int64_t MAX_UNITS = INT64_C(1) << 48;
 static const float LOG2_E = 1.4426950408889634f;
 
 static const void *const lists[] = {fused_sm90_decode_d128, fused_sm90_decode_d64, fused_sm90_decode_d256, NULL};
-const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, NULL};
+
+/* The first member of a row is its tile. */
+static bool takes(const struct attn_request *request, const struct attn_tile *tile)
+{
+    const struct fused_sm90_decode_tile *row = (const void *)tile;
+
+    return tile->head_dim == request->problem->head_dim &&
+           row->is_8_bit == (request->problem->cache_dtype != ATTN_FP32);
+}
+
+const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
+
+/* Which kernels take the request: FUSED_SM90_DECODE_*. */
+static int work_of(const struct attn_request *request)
+{
+    if (request->invariant)
+        return FUSED_SM90_DECODE_INVARIANT;
+    return attn_rows_are_packed(request->problem) ? FUSED_SM90_DECODE_PACKED : FUSED_SM90_DECODE_ALIKE;
+}
 
 static struct sm90_decode_shape shape_of(const struct attn_request *request, const struct fused_sm90_decode_tile *tile)
 {
-    return sm90_decode_shape_of(request->problem, tile->tile_keys, request->device->multiprocessors, request->splits);
+    const int multiprocessors = request->device->multiprocessors;
+
+    if (work_of(request) == FUSED_SM90_DECODE_ALIKE)
+        return sm90_decode_shape_of(request->problem, tile->tile_keys, multiprocessors, request->splits);
+    return sm90_decode_ragged_shape_of(request->problem, tile->tile_keys, multiprocessors, request->splits,
+                                       request->invariant);
+}
+
+static int64_t slots_of(const struct sm90_decode_shape *shape)
+{
+    if (shape->most_leaves != 0)
+        return sm90_decode_regions(shape) * shape->most_leaves;
+    return shape->splits == 1 ? 0 : sm90_decode_slots(shape); /* one split has no parts */
+}
+
+static int64_t counters_of(const struct sm90_decode_shape *shape)
+{
+    return shape->most_leaves != 0 ? sm90_decode_regions(shape) * SM90_DECODE_NODE_COUNTERS : 2 * slots_of(shape);
 }
 
 /* The workspace: the counters, and where the other parts begin, and the size of all. */
@@ -28,9 +63,9 @@ struct workspace {
 
 static struct workspace workspace_of(const struct sm90_decode_shape *shape, int64_t head_dim)
 {
-    const int64_t slots = shape->splits == 1 ? 0 : sm90_decode_slots(shape); /* one split has no parts */
+    const int64_t slots = slots_of(shape), counters = counters_of(shape);
     const int64_t rows = slots * shape->heads * shape->tokens;
-    struct workspace space = {.part_rows = attn_round_up(2 * slots * (int64_t)sizeof(int), ALIGNMENT)};
+    struct workspace space = {.part_rows = attn_round_up(counters * (int64_t)sizeof(int), ALIGNMENT)};
 
     space.part_o = space.part_rows + attn_round_up(rows * (int64_t)sizeof(float4), ALIGNMENT);
     space.bytes = space.part_o + rows * head_dim * (int64_t)sizeof(float);
@@ -56,6 +91,10 @@ static enum attn_status check_values(const struct attn_request *request, struct 
     if (p->q_len > MOST_NEW_ROWS)
         return attn_fail(why, ATTN_UNSUPPORTED, "%lld new rows of a sequence: decode takes 1 to %d",
                          (long long)p->q_len, MOST_NEW_ROWS);
+    if (request->invariant && (request->splits != 0 || request->variant != NULL))
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes the invariant mode without splits and without a variant");
+    if (p->cache_dtype != ATTN_FP32 && (!attn_dtype_is_8_bit(p->cache_dtype) || p->quant_scale != ATTN_SCALE_HEAD))
+        return attn_fail(why, ATTN_UNSUPPORTED, "a cache of another type is e4m3 or e5m2, with a scale for each head");
     if (request->splits < 0 || request->splits > SM90_DECODE_MOST_SPLITS)
         return attn_fail(why, ATTN_UNSUPPORTED, "%lld splits: decode takes up to %d", (long long)request->splits,
                          SM90_DECODE_MOST_SPLITS);
@@ -102,15 +141,15 @@ static size_t workspace_bytes(const struct attn_request *request)
 static enum attn_status encode_maps(struct fused_sm90_decode_params *params, const struct attn_problem *p,
                                     const struct attn_tensors *t, struct attn_message *why)
 {
-    const bool paged = p->page_size != 0;
+    const bool paged = p->page_size != 0, packed = attn_rows_are_packed(p);
     const struct tensor_map_shape rows = {.dtype = p->dtype,
                                           .head_dim = p->head_dim,
-                                          .len = p->q_len,
+                                          .len = packed ? p->total_q : p->q_len,
                                           .heads = p->q_heads,
-                                          .batch = p->batch,
+                                          .batch = packed ? 1 : p->batch,
                                           .box_rows = params->shape.tokens,
                                           .box_heads = params->shape.heads},
-                                  keys = {.dtype = p->dtype,
+                                  keys = {.dtype = attn_kv_dtype(p),
                                           .head_dim = p->head_dim,
                                           .len = paged ? p->page_size : p->kv_len,
                                           .heads = p->kv_heads,
@@ -138,6 +177,14 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
     params->o = t->o;
     params->lse = t->lse;
     params->seqused_k = t->seqused_k;
+    if (attn_rows_are_packed(p)) {
+        params->cu_seqlens_q = t->cu_seqlens_q;
+        params->total_q = p->total_q;
+    }
+    if (p->cache_dtype != ATTN_FP32) {
+        params->scale_k = t->scale_k;
+        params->scale_v = t->scale_v;
+    }
     params->sink = p->has_sink ? t->sink : NULL;
     params->page_size = divisor_of(paged ? p->page_size : 1);
     params->box_rows = tile->tile_keys;
@@ -147,6 +194,7 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
         params->box_rows = greatest_divisor(tile->tile_keys, (int)p->page_size);
     }
     params->q_heads = (int)p->q_heads;
+    params->kv_heads = (int)p->kv_heads;
     params->group = (int)(p->q_heads / p->kv_heads);
     params->window_right =
         p->causal ? 0 : (int)(p->window_right < 0 || p->window_right > p->kv_len ? p->kv_len : p->window_right);
@@ -161,7 +209,7 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
 static enum attn_status zero_counters(const struct fused_sm90_decode_params *params, const struct attn_run *run,
                                       struct attn_message *why)
 {
-    const struct fused_sm90_decode_zeros zeros = {params->counters, 2 * sm90_decode_slots(&params->shape)};
+    const struct fused_sm90_decode_zeros zeros = {params->counters, counters_of(&params->shape)};
 
     return attn_launch_kernel(
         &(struct attn_launch){.name = "zero counters",
@@ -187,8 +235,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         status = zero_counters(&params, run, why);
     if (status != ATTN_OK)
         return status;
+    const fused_sm90_decode_kernel kernel =
+        tile->kernels[work_of(request)][p->dtype == ATTN_BF16][p->cache_dtype == ATTN_E5M2];
     return attn_launch_kernel(&(struct attn_launch){.name = "decode",
-                                                    .kernel = (const void *)tile->kernels[p->dtype == ATTN_BF16],
+                                                    .kernel = (const void *)kernel,
                                                     .blocks = params.shape.blocks,
                                                     .threads = tile->threads,
                                                     .smem_bytes = tile->tile.smem_bytes,

@@ -4,8 +4,9 @@
  * A persistent thread block on each multiprocessor has an equal share of all key tiles of all sequences and heads
  * (work.h). Its producer warp finds the share from the lengths of the caches and has tiles of K and V brought to a
  * circular buffer of some 200 KB, which it keeps full across parts. Its consumer warpgroup computes one tile after
- * the other, step behind step; a tile takes it about as long as its bytes need. The 64 rows of a product are the query
- * heads of a group, times the new tokens.
+ * the other: with 64 rows a tile takes about half of the time that its bytes need, so nothing overlaps within the
+ * warpgroup. With a cache of 8 bits eight more warps widen tiles to the 16 bits of the products. The 64 rows of a
+ * product are the query heads of a group, times the new tokens.
  *
  *   producer                                         consumer
  *     for each part                                    for each part
@@ -16,17 +17,48 @@
  * What must not arrive: NaN behind a cache's end. Scores of these keys are replaced by -inf and rows of V by zeros.
  * Pages without a key of the sequence are neither looked up nor read.
  *
- * Files: work.h (shares of blocks), walk.cuh (finding them), rows.cuh (rows of a tile), producer.cuh, consumer.cuh,
- * combine.cuh, tiles.cuh (sizes, shared memory), instances/ (what is compiled), host.c. Measurements:
+ * Files: work.h (shares of blocks), ragged.h (the same of packed rows and in the invariant mode), walk.cuh (finding
+ * them), rows.cuh (rows of a tile), producer.cuh, widen.cuh (8 bits), consumer.cuh, combine.cuh, leaves.cuh (consumers of
+ * the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled), host.c. Measurements:
  * docs/kernels/sm90_decode.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/decode/consumer.cuh"
+#include "kernels/sm90/decode/leaves.cuh"
 #include "kernels/sm90/decode/producer.cuh"
+#include "kernels/sm90/decode/widen.cuh"
 
 namespace sm90_decode {
+
+/* The barriers of Q and of the tiles that the products read. */
+template <typename Tile>
+__device__ __forceinline__ void init_barriers(SharedStorage<Tile> &smem, const Params &params, int q_readers,
+                                              int kv_writers)
+{
+    for (int i = 0; i < Q_STAGES; ++i) {
+        mbarrier_init(shared_address(&smem.q_full[i]), 1);
+        mbarrier_init(shared_address(&smem.q_empty[i]), q_readers);
+    }
+    for (int i = 0; i < Tile::SLOTS; ++i) {
+        mbarrier_init(shared_address(&smem.kv_full[i]), kv_writers);
+        mbarrier_init(shared_address(&smem.kv_empty[i]), CONSUMER_WARPS);
+    }
+    mbarrier_init_fence();
+    tma_prefetch_map(&params.q);
+    tma_prefetch_map(&params.k);
+    tma_prefetch_map(&params.v);
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void consume_all(SharedStorage<Tile> &smem, const Params &params)
+{
+    if constexpr (Tile::IS_INVARIANT)
+        consume_leaves<T>(smem, params);
+    else
+        consume<T>(smem, params);
+}
 
 template <typename T, typename Tile>
 __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_constant__ Params params)
@@ -35,25 +67,43 @@ __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_c
     SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
     const int warp = keep_uniform(threadIdx.x / 32);
 
-    if (warp == CONSUMER_WARPS && elect_one()) {
-        for (int i = 0; i < Q_STAGES; ++i) {
-            mbarrier_init(shared_address(&smem.q_full[i]), 1);
-            mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS);
-        }
-        for (int i = 0; i < Tile::SLOTS; ++i) {
-            mbarrier_init(shared_address(&smem.kv_full[i]), 1);
-            mbarrier_init(shared_address(&smem.kv_empty[i]), CONSUMER_WARPS);
-        }
-        mbarrier_init_fence();
-        tma_prefetch_map(&params.q);
-        tma_prefetch_map(&params.k);
-        tma_prefetch_map(&params.v);
-    }
+    if (warp == CONSUMER_WARPS && elect_one())
+        init_barriers(smem, params, CONSUMER_WARPS, 1);
     __syncthreads();
     if (warp == CONSUMER_WARPS)
-        produce(smem, params, threadIdx.x % 32);
+        produce<Tile>(smem, smem, params, threadIdx.x % 32);
     else
-        consume<T>(smem, params);
+        consume_all<T>(smem, params);
+}
+
+/* Of a cache with 8 bits. */
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(THREADS_8_BIT, 1) fused_decode_8_bit_kernel(const __grid_constant__ Params params)
+{
+    extern __shared__ char shared[];
+    SharedStorage8Bit<Tile> &smem = *reinterpret_cast<SharedStorage8Bit<Tile> *>(shared);
+    const int warp = keep_uniform(threadIdx.x / 32);
+
+    if (warp == CONSUMER_WARPS && elect_one()) {
+        for (int i = 0; i < Tile::LOAD_SLOTS; ++i) {
+            mbarrier_init(shared_address(&smem.loaded.kv_full[i]), 1);
+            mbarrier_init(shared_address(&smem.loaded.kv_empty[i]), WIDENING_WARPS);
+        }
+        init_barriers(smem.wide, params, CONSUMER_WARPS + 2 * WIDENING_WARPS, WIDENING_WARPS);
+    }
+    __syncthreads();
+    if (warp < CONSUMER_WARPS) {
+        registers_increase<CONSUMER_REGISTERS>();
+        consume_all<T>(smem.wide, params);
+    } else if (warp < FIRST_WIDENING_WARP) {
+        registers_decrease<PRODUCER_REGISTERS>();
+        if (warp == CONSUMER_WARPS)
+            produce<Tile>(smem.wide, smem.loaded, params, threadIdx.x % 32);
+    } else {
+        const int widening = warp - FIRST_WIDENING_WARP;
+        registers_decrease<WIDENING_REGISTERS>();
+        widen<T>(smem, widening >= WIDENING_WARPS, widening % WIDENING_WARPS, threadIdx.x % 32);
+    }
 }
 
 } // namespace sm90_decode

@@ -11,6 +11,7 @@
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
+#include "kernels/sm90/decode/ragged.h"
 #include "kernels/sm90/decode/work.h"
 
 #ifdef __cplusplus
@@ -22,7 +23,7 @@ struct fused_sm90_decode_params {
     CUtensorMap q, k, v; /* of k and v a page, or a sequence, is the batch */
     struct sm90_decode_shape shape;
     struct attn_tensor o;
-    float *lse;                /* [batch, q_heads, q_len] */
+    float *lse;                /* [batch, q_heads, q_len], packed [q_heads, total_q] */
     const int32_t *seqused_k;  /* [batch] */
     const int32_t *page_table; /* [batch, table_pages]; NULL = contiguous */
     const float *sink;         /* [q_heads]; NULL = none */
@@ -32,9 +33,16 @@ struct fused_sm90_decode_params {
     int q_heads, group;       /* group: query heads for each kv head */
     int window_right;         /* keys right of the diagonal that a row sees; kv_len = all */
     float scale_log2;         /* scale * log2(e) */
+    /* Of packed rows: where they begin, and their number; NULL, 0 = they are not packed. */
+    const int32_t *cu_seqlens_q;
+    int64_t total_q;
+    const float *scale_k, *scale_v; /* [batch, kv_heads], of an 8-bit cache; NULL = 1 */
+    int kv_heads;
     /* The workspace. The counters are 0 behind grid_wait_for_last. */
-    int *counters;     /* [2][slots]: parts of a group that have come; groups of an item */
-    float4 *part_rows; /* [slot][heads * tokens]: row max (base 2), sum of P, sum of the rounded P */
+    int *counters;     /* [2][slots]: parts of a group that have come; groups of an item. In the invariant mode
+                          [region][33]: leaves of a node; nodes of the item */
+    float4 *part_rows; /* [slot][heads * tokens]: row max (base 2), sum of P, sum of the rounded P, and in the invariant
+                          mode the number of leaves that are in it */
     float *part_o;     /* [slot][heads * tokens][head_dim]: sum of P V */
 };
 
@@ -54,8 +62,12 @@ extern const void *const fused_sm90_decode_zero_counters;
 struct fused_sm90_decode_tile {
     struct attn_tile tile;
     int tile_keys, threads;
-    fused_sm90_decode_kernel kernels[2]; /* fp16, bf16 */
+    bool is_8_bit; /* of a cache with 8 bits */
+    /* Rows alike, packed rows, invariant mode; fp16, bf16; e4m3, e5m2: without 8 bits there is one of each. */
+    fused_sm90_decode_kernel kernels[3][2][2];
 };
+
+enum { FUSED_SM90_DECODE_ALIKE, FUSED_SM90_DECODE_PACKED, FUSED_SM90_DECODE_INVARIANT };
 
 /* One array for each head_dim (instances/). */
 extern const struct fused_sm90_decode_tile fused_sm90_decode_d64[], fused_sm90_decode_d128[], fused_sm90_decode_d256[];

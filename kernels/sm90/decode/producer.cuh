@@ -33,7 +33,7 @@ __device__ __forceinline__ Boxes find_boxes(const Params &params, const Part &pa
 
 /* Publishes a part in the next stage of Q, with its rows of Q on their way. */
 template <typename Tile>
-__device__ __forceinline__ void produce_q(SharedStorage<Tile> &smem, const Params &params, const Part &part,
+__device__ __forceinline__ void produce_q(SharedStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
                                           PipelineState<Q_STAGES> &q)
 {
     const uint32_t full = shared_address(&smem.q_full[q.stage]);
@@ -41,36 +41,38 @@ __device__ __forceinline__ void produce_q(SharedStorage<Tile> &smem, const Param
     mbarrier_wait_together(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
     if (elect_one()) {
         const RowTile rows = row_tile_of(params, part);
+        const QueryOrigin origin = query_origin(params, part, rows);
         smem.part[q.stage] = part;
         mbarrier_arrive_expect(full, Tile::PANELS * params.shape.heads * params.shape.tokens * ROW_BYTES);
         for (int panel = 0; panel < Tile::PANELS; ++panel)
             tma_load(shared_address(smem.q[q.stage]) + panel * Tile::Q_PANEL_BYTES, &params.q, full, L2_EVICT_FIRST,
-                     panel * PANEL_COLUMNS, rows.first_token, rows.first_head, part.sequence);
+                     panel * PANEL_COLUMNS, origin.token, rows.first_head, origin.batch);
     }
     __syncwarp();
     q.advance();
 }
 
-/* Fills the next slot with the boxes [first, last) of a tile, those of the lanes from `lane_of_tile` on. */
-template <typename Tile>
-__device__ __forceinline__ void produce_tile(SharedStorage<Tile> &smem, const Params &params, const CUtensorMap *map,
+/* Fills the next slot with the boxes [first, last) of a tile, those of the lanes from `lane_of_tile` on. Buffer: what
+ * tiles are loaded into. */
+template <typename Buffer>
+__device__ __forceinline__ void produce_tile(Buffer &smem, const Params &params, const CUtensorMap *map,
                                              const Boxes &boxes, int lane_of_tile, int first, int last, int kv_head,
-                                             uint64_t policy, PipelineState<Tile::SLOTS> &kv)
+                                             uint64_t policy, PipelineState<Buffer::LOAD_SLOTS> &kv)
 {
     const uint32_t full = shared_address(&smem.kv_full[kv.stage]), slot = shared_address(smem.kv[kv.stage]);
 
     mbarrier_wait_together(shared_address(&smem.kv_empty[kv.stage]), kv.phase ^ 1);
     if (elect_one())
-        mbarrier_arrive_expect(full, (last - first) * params.box_rows * Tile::PANELS * ROW_BYTES);
+        mbarrier_arrive_expect(full, (last - first) * params.box_rows * Buffer::LOAD_PANELS * Buffer::LOAD_ROW);
     __syncwarp();
     for (int box = first; box < last; ++box) {
         const int batch = __shfl_sync(WHOLE_WARP, boxes.batch, lane_of_tile + box);
         const int row = __shfl_sync(WHOLE_WARP, boxes.row, lane_of_tile + box);
         if (elect_one()) {
 #pragma unroll
-            for (int panel = 0; panel < Tile::PANELS; ++panel)
-                tma_load(slot + panel * Tile::KV_PANEL_BYTES + box * params.box_rows * ROW_BYTES, map, full, policy,
-                         panel * PANEL_COLUMNS, row, kv_head, batch);
+            for (int panel = 0; panel < Buffer::LOAD_PANELS; ++panel)
+                tma_load(slot + panel * Buffer::LOAD_PANEL_BYTES + box * params.box_rows * Buffer::LOAD_ROW, map, full,
+                         policy, panel * Buffer::LOAD_COLUMNS, row, kv_head, batch);
         }
     }
     __syncwarp();
@@ -78,14 +80,15 @@ __device__ __forceinline__ void produce_tile(SharedStorage<Tile> &smem, const Pa
 }
 
 /* K and V of a part, tile by tile. */
-template <typename Tile>
-__device__ __forceinline__ void produce_part(SharedStorage<Tile> &smem, const Params &params, const Part &part,
-                                             int lane, PipelineState<Tile::SLOTS> &kv)
+template <typename Tile, typename Buffer>
+__device__ __forceinline__ void produce_part(Buffer &buffer, const Params &params, const PartOf<Tile> &part, int lane,
+                                             PipelineState<Buffer::LOAD_SLOTS> &kv)
 {
     const int tile_boxes = Tile::TILE_KEYS / params.box_rows, kv_head = row_tile_of(params, part).kv_head;
     const int first_box = part.first_tile * tile_boxes, boxes = part.tiles * tile_boxes;
     /* Other tiles of rows read the same keys. */
-    const uint64_t policy = params.shape.head_tiles * params.shape.token_tiles > 1 ? L2_EVICT_NORMAL : L2_EVICT_FIRST;
+    const uint64_t policy =
+        params.shape.head_tiles * token_tiles_of(params, part) > 1 ? L2_EVICT_NORMAL : L2_EVICT_FIRST;
     Boxes now = find_boxes(params, part, first_box, lane), next = find_boxes(params, part, first_box + 32, lane);
 
     for (int box = 0; box < boxes; box += tile_boxes) {
@@ -96,24 +99,24 @@ __device__ __forceinline__ void produce_part(SharedStorage<Tile> &smem, const Pa
             now = next;
             next = find_boxes(params, part, first_box + box + 32, lane);
         }
-        produce_tile(smem, params, &params.k, now, box % 32, first, last, kv_head, policy, kv);
-        produce_tile(smem, params, &params.v, now, box % 32, first, last, kv_head, policy, kv);
+        produce_tile(buffer, params, &params.k, now, box % 32, first, last, kv_head, policy, kv);
+        produce_tile(buffer, params, &params.v, now, box % 32, first, last, kv_head, policy, kv);
     }
 }
 
 /* All of the block's parts, and behind them the end. */
-template <typename Tile>
-__device__ __forceinline__ void produce(SharedStorage<Tile> &smem, const Params &params, int lane)
+template <typename Tile, typename Buffer>
+__device__ __forceinline__ void produce(SharedStorage<Tile> &smem, Buffer &buffer, const Params &params, int lane)
 {
-    sm90_decode_walk walk = start_walk(params, blockIdx.x, lane);
+    sm90_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane);
     PipelineState<Q_STAGES> q;
-    PipelineState<Tile::SLOTS> kv;
-    Part part;
+    PipelineState<Buffer::LOAD_SLOTS> kv;
+    PartOf<Tile> part;
 
-    while (sm90_decode_next(&params.shape, params.seqused_k, &walk, &part)) {
-        produce_q(smem, params, part, q);
+    while (next_part(params, walk, part)) {
+        produce_q<Tile>(smem, params, part, q);
         if (part.keys_end > part.keys_begin)
-            produce_part(smem, params, part, lane, kv);
+            produce_part<Tile>(buffer, params, part, lane, kv);
     }
     mbarrier_wait_together(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
     if (elect_one()) {

@@ -40,6 +40,7 @@ struct sm90_decode_shape {
     int lanes, row_items;        /* rows of units: items, or 1; items of a sequence in a row */
     int blocks, splits;          /* blocks: a multiple of lanes; splits: 0 = units are shared out evenly */
     int window_left;             /* -1 = none */
+    int most_leaves;             /* of an item, see ragged.h; 0 = not the invariant mode */
 };
 
 /* From shapes alone. tile_keys: of the kernel. */
@@ -91,10 +92,12 @@ struct sm90_decode_keys {
     int begin, end, first_tile, tiles;
 };
 
-ATTN_FUNCTION struct sm90_decode_keys sm90_decode_keys_of(const struct sm90_decode_shape *shape, int used)
+/* q_len: new rows of the sequence. */
+ATTN_FUNCTION struct sm90_decode_keys sm90_decode_keys_of_rows(const struct sm90_decode_shape *shape, int q_len,
+                                                               int used)
 {
     const int end = used < 0 ? 0 : used < shape->kv_len ? used : shape->kv_len;
-    const int first = shape->window_left < 0 ? 0 : end - shape->q_len - shape->window_left;
+    const int first = shape->window_left < 0 ? 0 : end - q_len - shape->window_left;
     const int begin = first < 0 ? 0 : first;
     const int first_tile = begin / shape->tile_keys, tiles = (end + shape->tile_keys - 1) / shape->tile_keys;
     struct sm90_decode_keys keys = {begin, end, first_tile, 1};
@@ -102,6 +105,11 @@ ATTN_FUNCTION struct sm90_decode_keys sm90_decode_keys_of(const struct sm90_deco
     if (tiles > first_tile)
         keys.tiles = tiles - first_tile;
     return keys;
+}
+
+ATTN_FUNCTION struct sm90_decode_keys sm90_decode_keys_of(const struct sm90_decode_shape *shape, int used)
+{
+    return sm90_decode_keys_of_rows(shape, shape->q_len, used);
 }
 
 /* What a thread block computes at a time. */

@@ -165,7 +165,10 @@ static unsigned of_forward_alone(const struct attn_impl *impl)
 }
 
 /* Of fused_sm90, whose forward against a cache is a direction of its own. */
-enum { SM90_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK };
+enum {
+    SM90_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK |
+                  ATTN_WITH_CACHE_DTYPE | ATTN_WITH_PACKED_ROWS | ATTN_WITH_INVARIANT
+};
 
 static unsigned known_of(const struct attn_impl *impl, const struct attn_request *request)
 {
@@ -221,7 +224,7 @@ static void decode_has_a_direction(void **state)
             fail_msg("%s: status %d, '%s'", all[i].words, (int)status, why.text);
         taken += is_known;
     }
-    assert_int_equal(taken, 6);
+    assert_int_equal(taken, 9);
 }
 
 /* The words of a refused value; NULL: it is taken. */
@@ -250,8 +253,12 @@ static void decode_refuses_values_in_words(void **state)
                 one = p;
                 one.q_len = q_len, one.head_dim = head_dim, one.page_size = page;
                 check_decode(NULL, one, page / 8);
+                one.cache_dtype = page % 16 ? ATTN_E4M3 : ATTN_E5M2, one.quant_scale = ATTN_SCALE_HEAD;
+                check_decode(NULL, one, page / 8);
             }
-    check_decode("17 new rows of a sequence: decode takes 1 to 16", (one = p, one.q_len = 17, one), 0);
+    check_decode(NULL, (one = p, one.q_len = 512, one), 0);
+    check_decode("513 new rows of a sequence: decode takes 1 to 512", (one = p, one.q_len = 513, one), 0);
+    check_decode("e4m3 or e5m2, with a scale for each head", (one = p, one.cache_dtype = ATTN_E4M3, one), 0);
     p.q_len = 1;
     check_decode("head_dim 96: decode takes 64, 128 and 256", (one = p, one.head_dim = 96, one), 0);
     check_decode("257 splits: decode takes up to 256", p, 257);
@@ -316,6 +323,26 @@ static void sm90_has_masks_of_128(void **state)
         if (mode == ATTN_BWD)
             assert_non_null(strstr(why.text, "has no deterministic backward"));
     }
+}
+
+static void invariant_decode_has_no_splits(void **state)
+{
+    struct attn_problem p = dense;
+    struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD, .invariant = true};
+    struct attn_message why = {""};
+    (void)state;
+    p.lengths = ATTN_CACHE;
+    p.dtype = ATTN_BF16;
+    p.head_dim = 128, p.kv_len = 5000;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    assert_true(attn_fused_sm90.workspace_bytes(&request) > 0);
+    request.splits = 2;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
+    request.splits = 0;
+    request.variant = "decode_d128_n64_s12";
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
 }
 
 /* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
@@ -472,12 +499,18 @@ static void every_implementation_refuses_in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_seen_alone),          cmocka_unit_test(every_implementation_refuses_in_words),
+        cmocka_unit_test(each_is_seen_alone),
+        cmocka_unit_test(every_implementation_refuses_in_words),
 #ifdef FABENCH_WITH_CUDA
-        cmocka_unit_test(decode_has_a_direction),      cmocka_unit_test(decode_refuses_values_in_words),
-        cmocka_unit_test(all_fits_into_99_kb),         cmocka_unit_test(every_sparse_tile_has_windows),
-        cmocka_unit_test(windows_alone_have_no_lists), cmocka_unit_test(every_tile_rounds_dq),
-        cmocka_unit_test(sm90_has_masks_of_128),       cmocka_unit_test(sm90_takes_8_bits_forward),
+        cmocka_unit_test(decode_has_a_direction),
+        cmocka_unit_test(decode_refuses_values_in_words),
+        cmocka_unit_test(invariant_decode_has_no_splits),
+        cmocka_unit_test(all_fits_into_99_kb),
+        cmocka_unit_test(every_sparse_tile_has_windows),
+        cmocka_unit_test(windows_alone_have_no_lists),
+        cmocka_unit_test(every_tile_rounds_dq),
+        cmocka_unit_test(sm90_has_masks_of_128),
+        cmocka_unit_test(sm90_takes_8_bits_forward),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* The sm_90 decode of head_dim 128. */
 #include "kernels/sm90/decode/instance.cuh"
 
-extern "C" const struct fused_sm90_decode_tile fused_sm90_decode_d128[] = {DECODE_ROW(128, 64, 12){}};
+extern "C" const struct fused_sm90_decode_tile fused_sm90_decode_d128[] = {DECODE_ROW(128, 64, 12)
+                                                                               DECODE_8_BIT_ROW(128, 64, 4){}};

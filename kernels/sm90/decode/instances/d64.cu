@@ -1,4 +1,5 @@
 /* The sm_90 decode of head_dim 64. */
 #include "kernels/sm90/decode/instance.cuh"
 
-extern "C" const struct fused_sm90_decode_tile fused_sm90_decode_d64[] = {DECODE_ROW(64, 128, 13){}};
+extern "C" const struct fused_sm90_decode_tile fused_sm90_decode_d64[] = {DECODE_ROW(64, 128, 13)
+                                                                              DECODE_8_BIT_ROW(64, 128, 4){}};
