@@ -35,20 +35,19 @@ template <> __device__ __forceinline__ uint32_t widen_pair<__nv_fp8_e4m3>(uint16
     return wide;
 }
 
+/* The upper byte of fp16. */
 template <> __device__ __forceinline__ uint32_t widen_pair<__nv_fp8_e5m2>(uint16_t pair)
 {
-    uint32_t wide;
-    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(wide) : "h"(pair));
-    return wide;
+    return __byte_perm(pair, 0, 0x1404);
 }
 
-/* A pair of fp16 as one of T. */
+/* A pair of fp16, which have few bits, as one of T: of fp32 the upper halves are bf16, and nothing is lost. */
 template <typename T> __device__ uint32_t from_half_pair(uint32_t pair);
 template <> __device__ __forceinline__ uint32_t from_half_pair<__half>(uint32_t pair) { return pair; }
 template <> __device__ __forceinline__ uint32_t from_half_pair<__nv_bfloat16>(uint32_t pair)
 {
     const float2 x = unpack2<__half>(pair);
-    return pack2<__nv_bfloat16>(x.x, x.y);
+    return __byte_perm(__float_as_uint(x.x), __float_as_uint(x.y), 0x7632);
 }
 
 /* Eight numbers of 8 bits to a chunk of 16 bytes. */
