@@ -162,8 +162,7 @@ __device__ __forceinline__ void softmax_step(float (&s)[Tile::SCORES], uint32_t 
         exponentiate_pair<T>(s, p, i, rows, scale, reference, alpha);
 }
 
-/* The same, where a tile has half the time, because it was loaded with 8 bits: without the rows that the tile does not
- * have. halves: of the warp's 16 rows, that exist. */
+/* The same without the rows that the tile does not have. halves: of the warp's 16 rows, that exist. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void softmax_step_few(float (&s)[Tile::SCORES], uint32_t (&p)[Tile::SCORES / 2],
                                                  float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2], ThreadRows &rows,
@@ -313,7 +312,7 @@ finish_tile(float (&s)[Tile::SCORES], SharedStorage<Tile> &smem, const PartOf<Ti
 
     if (key < view.last.first || key + Tile::TILE_KEYS > view.first.last)
         mask_tile(s, rows, key);
-    if constexpr (Tile::IS_8_BIT)
+    if constexpr (Tile::SKIPS_ROWS)
         softmax_step_few<T, Tile>(s, p, o, rows, view.scale_log2, view.halves);
     else
         softmax_step<T, Tile>(s, p, o, rows, view.scale_log2);
@@ -349,7 +348,7 @@ compute_tiles(SharedStorage<Tile> &smem, const PartOf<Tile> &part, const PartVie
     }
 }
 
-/* The same with 8 bits: the next tile's scores are computed during the softmax. The numbers are the same. */
+/* The same, and the next tile's scores are computed during the softmax. The numbers are the same. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void compute_tiles_overlapped(SharedStorage<Tile> &smem, const PartOf<Tile> &part,
                                                          const PartView &view, const TileRange &tiles, ThreadRows &rows,
@@ -404,7 +403,7 @@ compute_range(SharedStorage<Tile> &smem, const PartOf<Tile> &part, const PartVie
 #pragma unroll
         for (int j = 0; j < Tile::COLUMNS / 2; ++j)
             o[i][j] = 0.0f;
-    if constexpr (Tile::IS_8_BIT && Tile::HEAD_DIM <= 128)
+    if constexpr (Tile::OVERLAPS)
         compute_tiles_overlapped<T, Tile>(smem, part, view, tiles, rows, o, kv);
     else
         compute_tiles<T, Tile>(smem, part, view, tiles, rows, o, kv);

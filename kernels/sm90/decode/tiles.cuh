@@ -39,6 +39,8 @@ template <int DIM, int KEYS, int SLOTS_> struct Tile {
     /* O is computed by products of at most 128 columns. */
     static constexpr int COLUMNS = DIM < 128 ? DIM : 128, OUTPUTS = DIM / COLUMNS, OUTPUT_PANELS = COLUMNS / 64;
     static constexpr bool IS_INVARIANT = false, IS_8_BIT = false;
+    /* The consumer's ways: scores of the next tile during the softmax; no softmax of rows that the tile does not have. */
+    static constexpr bool OVERLAPS = false, SKIPS_ROWS = false;
     using PartType = Part;
 };
 
@@ -56,7 +58,8 @@ template <typename Tile> struct InvariantTile : PackedTile<Tile> {
  * products (widen.cuh), in the buffer of SLOTS. */
 template <typename Tile, typename STORED> struct Tile8Bit : Tile {
     using Stored = STORED;
-    static constexpr bool IS_8_BIT = true;
+    static constexpr bool IS_8_BIT = true, SKIPS_ROWS = true;
+    static constexpr bool OVERLAPS = Tile::HEAD_DIM <= 128; /* otherwise registers do not suffice */
     static constexpr int LOAD_SLOTS = Tile::HEAD_DIM < 256 ? 16 : 4;
 };
 
