@@ -65,7 +65,8 @@ static inline struct sm90_decode_shape sm90_decode_shape_of(const struct attn_pr
                                       .blocks = multiprocessors < SM90_DECODE_MOST_BLOCKS ? multiprocessors
                                                                                           : SM90_DECODE_MOST_BLOCKS,
                                       .splits = (int)splits,
-                                      .window_left = (int)(p->window_left < p->kv_len ? p->window_left : p->kv_len)};
+                                      .window_left = (int)(p->window_left < p->kv_len ? p->window_left : p->kv_len),
+                                      .most_leaves = 0};
     const int64_t each = splits != 0 ? splits : (p->kv_len + tile_keys - 1) / tile_keys;
     const int64_t most_units = p->batch * shape.items * each;
     const int together = shape.blocks - shape.blocks % shape.items;
