@@ -144,7 +144,7 @@ static void check_case(const struct drawn_case *c)
     assert_true(cover.items && cover.slots);
     for (int block = 0; block < c->shape.blocks; block++) {
         struct sm90_decode_walk walk = sm90_decode_range(&c->shape, c->total, block);
-        struct taken taken;
+        struct taken taken = {0};
         sum += walk.end - walk.next;
         while (next_part(c, &walk, &taken))
             take_part(c, &taken.part, &taken.own, &cover);
@@ -207,7 +207,7 @@ static void check_leaves(const struct drawn_case *c)
         struct sm90_decode_walk walk = sm90_decode_range(&c->shape, c->total, block);
         const int64_t share = walk.end - walk.next;
         int64_t tiles = 0, longest = 0;
-        struct taken taken;
+        struct taken taken = {0};
         while (next_part(c, &walk, &taken)) {
             const struct sm90_decode_part *part = &taken.part;
             const struct sm90_decode_own *own = &taken.own;
@@ -241,7 +241,7 @@ static struct cut cut_of(const struct drawn_case *c, int b)
 {
     for (int block = 0; block < c->shape.blocks; block++) {
         struct sm90_decode_walk walk = sm90_decode_range(&c->shape, c->total, block);
-        struct taken taken;
+        struct taken taken = {0};
         while (next_part(c, &walk, &taken))
             if (taken.part.sequence == b)
                 return (struct cut){taken.part.parts, taken.own.fan, taken.own.item_first_tile, taken.own.item_tiles};
@@ -295,7 +295,7 @@ static void leaves_are_balanced(void **state)
                 c.total = count_units(&c);
                 for (int block = 0; block < c.shape.blocks; block++) {
                     struct sm90_decode_walk walk = sm90_decode_range(&c.shape, c.total, block);
-                    struct taken taken;
+                    struct taken taken = {0};
                     int64_t tiles = 0;
                     while (next_part(&c, &walk, &taken))
                         tiles += taken.part.tiles;
