@@ -184,6 +184,7 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
     if (p->cache_dtype != ATTN_FP32) {
         params->scale_k = t->scale_k;
         params->scale_v = t->scale_v;
+        params->cache_is_e5m2 = p->cache_dtype == ATTN_E5M2;
     }
     params->sink = p->has_sink ? t->sink : NULL;
     params->page_size = divisor_of(paged ? p->page_size : 1);
@@ -235,8 +236,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         status = zero_counters(&params, run, why);
     if (status != ATTN_OK)
         return status;
-    const fused_sm90_decode_kernel kernel =
-        tile->kernels[work_of(request)][p->dtype == ATTN_BF16][p->cache_dtype == ATTN_E5M2];
+    const fused_sm90_decode_kernel kernel = tile->kernels[work_of(request)][p->dtype == ATTN_BF16];
     return attn_launch_kernel(&(struct attn_launch){.name = "decode",
                                                     .kernel = (const void *)kernel,
                                                     .blocks = params.shape.blocks,

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(THREADS_8_BIT, 1) fused_decode_8_bit_kernel(co
     } else {
         const int widening = warp - FIRST_WIDENING_WARP;
         registers_decrease<WIDENING_REGISTERS>();
-        widen<T>(smem, widening >= WIDENING_WARPS, widening % WIDENING_WARPS, threadIdx.x % 32);
+        widen<T>(smem, params.cache_is_e5m2, widening >= WIDENING_WARPS, widening % WIDENING_WARPS, threadIdx.x % 32);
     }
 }
 

@@ -37,6 +37,7 @@ struct fused_sm90_decode_params {
     const int32_t *cu_seqlens_q;
     int64_t total_q;
     const float *scale_k, *scale_v; /* [batch, kv_heads], of an 8-bit cache; NULL = 1 */
+    bool cache_is_e5m2;             /* of an 8-bit cache; otherwise it is e4m3 */
     int kv_heads;
     /* The workspace. The counters are 0 behind grid_wait_for_last. */
     int *counters;     /* [2][slots]: parts of a group that have come; groups of an item. In the invariant mode
@@ -62,9 +63,8 @@ extern const void *const fused_sm90_decode_zero_counters;
 struct fused_sm90_decode_tile {
     struct attn_tile tile;
     int tile_keys, threads;
-    bool is_8_bit; /* of a cache with 8 bits */
-    /* Rows alike, packed rows, invariant mode; fp16, bf16; e4m3, e5m2: without 8 bits there is one of each. */
-    fused_sm90_decode_kernel kernels[3][2][2];
+    bool is_8_bit;                          /* of a cache with 8 bits */
+    fused_sm90_decode_kernel kernels[3][2]; /* rows alike, packed rows, invariant mode; fp16, bf16 */
 };
 
 enum { FUSED_SM90_DECODE_ALIKE, FUSED_SM90_DECODE_PACKED, FUSED_SM90_DECODE_INVARIANT };

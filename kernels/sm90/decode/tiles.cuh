@@ -56,8 +56,7 @@ template <typename Tile> struct InvariantTile : PackedTile<Tile> {
 
 /* Of a cache with 8 bits. Its tiles are loaded into a buffer of LOAD_SLOTS; other warps widen them to the 16 bits of the
  * products (widen.cuh), in the buffer of SLOTS. */
-template <typename Tile, typename STORED> struct Tile8Bit : Tile {
-    using Stored = STORED;
+template <typename Tile> struct Tile8Bit : Tile {
     static constexpr bool IS_8_BIT = true, SKIPS_ROWS = true;
     static constexpr bool OVERLAPS = Tile::HEAD_DIM <= 128; /* otherwise registers do not suffice */
     static constexpr int LOAD_SLOTS = Tile::HEAD_DIM < 256 ? 16 : 4;

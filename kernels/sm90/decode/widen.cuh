@@ -82,7 +82,8 @@ template <typename Tile> struct WideningLane {
     }
 };
 
-template <typename T, typename Tile> __device__ __forceinline__ void widen_tile(uint32_t from, uint32_t to)
+template <typename T, typename Stored, typename Tile>
+__device__ __forceinline__ void widen_tile(uint32_t from, uint32_t to)
 {
     constexpr int STEPS = WideningLane<Tile>::STEPS, STEP_ROWS = WideningLane<Tile>::STEP_ROWS;
     uint4 x[STEPS];
@@ -92,15 +93,15 @@ template <typename T, typename Tile> __device__ __forceinline__ void widen_tile(
 #pragma unroll
     for (int i = 0; i < STEPS; ++i) {
         const uint32_t chunk = to + i * STEP_ROWS * ROW_BYTES;
-        widen_chunk<T, typename Tile::Stored>(chunk, x[i].x, x[i].y);
-        widen_chunk<T, typename Tile::Stored>(chunk ^ 16, x[i].z, x[i].w);
+        widen_chunk<T, Stored>(chunk, x[i].x, x[i].y);
+        widen_chunk<T, Stored>(chunk ^ 16, x[i].z, x[i].w);
     }
 }
 
 /* Tiles of K and V alternate in both buffers; each of two warpgroups has one kind, all tiles of the block's parts one
  * after the other. is_v: that of V. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void widen(SharedStorage8Bit<Tile> &smem, bool is_v, int warp, int lane)
+__device__ __forceinline__ void widen(SharedStorage8Bit<Tile> &smem, bool is_e5m2, bool is_v, int warp, int lane)
 {
     const WideningLane<Tile> mine(warp, lane);
     PipelineState<Q_STAGES> q;
@@ -125,8 +126,12 @@ __device__ __forceinline__ void widen(SharedStorage8Bit<Tile> &smem, bool is_v, 
         for (int i = 0; i < tiles; ++i) {
             mbarrier_wait(shared_address(&smem.loaded.kv_full[loaded.stage]), loaded.phase);
             mbarrier_wait(shared_address(&smem.wide.kv_empty[kv.stage]), kv.phase ^ 1);
-            widen_tile<T, Tile>(shared_address(smem.loaded.kv[loaded.stage]) + mine.from,
-                                shared_address(smem.wide.kv[kv.stage]) + mine.to);
+            const uint32_t from = shared_address(smem.loaded.kv[loaded.stage]) + mine.from;
+            const uint32_t to = shared_address(smem.wide.kv[kv.stage]) + mine.to;
+            if (is_e5m2)
+                widen_tile<T, __nv_fp8_e5m2, Tile>(from, to);
+            else
+                widen_tile<T, __nv_fp8_e4m3, Tile>(from, to);
             async_proxy_fence();
             __syncwarp();
             if (lane == 0) {
