@@ -5,8 +5,11 @@
 
 enum sm80_kind sm80_kind_of(const struct attn_request *request)
 {
-    const unsigned attributes = attn_attributes(request);
+    unsigned attributes = attn_attributes(request);
 
+    if ((attributes & ATTN_WITH_SINK) != 0 && request->mode == ATTN_FWD)
+        return SM80_SCORE;
+    attributes &= ~(unsigned)(ATTN_WITH_SINK | ATTN_WITH_DSINK); /* the backward finds the sink in LSE */
     if (attributes == 0 && (request->problem->head_dim == 64 || request->problem->head_dim == 128))
         return SM80_DENSE;
     if ((attributes & ATTN_WITH_SOFTCAP) != 0)
@@ -51,4 +54,9 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .window = family_window_of(p),
         .head_dim = (int32_t)p->head_dim,
     };
+}
+
+struct fused_sm80_score sm80_score_of(const struct attn_request *request, const struct attn_tensors *t)
+{
+    return (struct fused_sm80_score){.sinks = request->problem->has_sink ? t->sink : NULL};
 }

@@ -19,21 +19,24 @@ namespace sm80_family {
 using namespace family;
 
 /* The attributes that a kernel is compiled with: none; which pairs are visible, at head dims that a tile has exactly;
- * the same with dropout; all. */
+ * the same with dropout; all but sinks, ALiBi and biases; all. */
 struct Dense {
-    static constexpr bool FAMILY = false, SPARSE = false, DROPOUT = false;
+    static constexpr bool FAMILY = false, SPARSE = false, DROPOUT = false, SCORE = false;
 };
 struct Sparse {
-    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
+    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false, SCORE = false;
 };
 struct Window { /* as Sparse, of sequences of the same lengths without a block mask; the forward's */
-    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
+    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false, SCORE = false;
 };
 struct SparseDropout {
-    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = true;
+    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = true, SCORE = false;
 };
 struct Family {
-    static constexpr bool FAMILY = true, SPARSE = false, DROPOUT = true; /* decided at run time */
+    static constexpr bool FAMILY = true, SPARSE = false, DROPOUT = true, SCORE = false; /* decided at run time */
+};
+struct Score { /* as Family, with what is added to scores or to the sum of a row */
+    static constexpr bool FAMILY = true, SPARSE = false, DROPOUT = true, SCORE = true;
 };
 
 template <typename Attributes> __device__ __forceinline__ bool has_dropout(const fused_sm80_family &family)

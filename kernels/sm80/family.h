@@ -29,6 +29,11 @@ struct fused_sm80_family {
     int32_t head_dim;
 };
 
+/* What a problem adds to scores, or to the sum of a row. */
+struct fused_sm80_score {
+    const float *sinks; /* device, [q_heads]; NULL: there are none. The forward's */
+};
+
 /* Which kernels a request needs, the attributes of family.cuh. */
 enum sm80_kind {
     SM80_DENSE,          /* dense attention at head dim 64 or 128 */
@@ -37,6 +42,7 @@ enum sm80_kind {
                             head_dim, takes both kinds with its kernel of the family */
     SM80_FAMILY,
     SM80_WINDOW, /* forward: what of SM80_SPARSE has neither packed lengths nor a block mask */
+    SM80_SCORE,  /* forward: with a sink, and whatever else */
     SM80_KINDS
 };
 
@@ -52,6 +58,8 @@ enum attn_status sm80_check_family(const struct attn_request *, struct attn_mess
 /* The kernels' parameters; `workspace` is where work tiles and lists go. */
 struct fused_sm80_family sm80_family_of(const struct attn_request *, const struct attn_tensors *, void *workspace,
                                         const struct family_tiling *);
+
+struct fused_sm80_score sm80_score_of(const struct attn_request *, const struct attn_tensors *);
 
 #ifdef __cplusplus
 }

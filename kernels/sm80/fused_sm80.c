@@ -19,7 +19,7 @@ enum {
 };
 static const struct attn_dispatch dispatch = {.check_device = check_device,
                                               .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
-                                              .ranges = {{KNOWN, 256}, {KNOWN, 256}}};
+                                              .ranges = {{KNOWN | ATTN_WITH_SINK, 256}, {KNOWN, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm80 = {

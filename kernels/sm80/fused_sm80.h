@@ -39,6 +39,7 @@ struct fused_sm80_fwd_params {
     bool causal;                 /* of dense attention; of the family it is in the windows */
     struct fused_sm80_family family;
     struct fused_sm80_order order;
+    struct fused_sm80_score score;
 };
 
 typedef void (*fused_sm80_fwd_kernel)(struct fused_sm80_fwd_params);

@@ -20,9 +20,9 @@ enum sm80_kind fused_sm80_fwd_kind(const struct fused_sm80_fwd_tile *row, const 
     if (kind == SM80_SPARSE && p->mask_block == 0 && p->lengths != ATTN_PACKED &&
         row->kernels[SM80_WINDOW][0] != NULL && row->tile.head_dim == p->head_dim)
         return SM80_WINDOW;
-    if (kind != SM80_DENSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
-        return SM80_FAMILY;
-    return kind;
+    if (kind == SM80_DENSE || kind == SM80_SCORE)
+        return kind;
+    return row->kernels[kind][0] == NULL || row->tile.head_dim != p->head_dim ? SM80_FAMILY : kind;
 }
 
 /* These, [bf16]; the first is NULL where it has none. */
@@ -130,6 +130,7 @@ static struct fused_sm80_fwd_params params_of(const struct attn_request *request
         .family = sm80_family_of(request, t, workspace, tiling),
         .order = {divisor_of(p->q_heads), divisor_of(group), divisor_of(group * row_tiles),
                   divisor_of(heads > bulk ? heads - bulk : 1)},
+        .score = sm80_score_of(request, t),
     };
 }
 

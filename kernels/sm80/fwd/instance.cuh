@@ -13,7 +13,7 @@ namespace sm80_fwd {
     {                                                                                                                  \
         NULL, NULL                                                                                                     \
     }
-#define TILE_ROW(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY)                                       \
+#define TILE_ROW(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY, SCORE)                                \
     {{{"fwd_d" #DIM "_m" #ROWS "n" #KEYS,                                                                              \
        #ROWS " x " #KEYS " tile, " #W " warps, 2 stages, " #KB " KB shared memory"},                                   \
       DIM,                                                                                                             \
@@ -24,6 +24,6 @@ namespace sm80_fwd {
      Traits<TILE(DIM, ROWS, KEYS)>::THREADS,                                                                           \
      {KERNELS_##DENSE(TILE(DIM, ROWS, KEYS), Dense), KERNELS_##SPARSE(TILE(DIM, ROWS, KEYS), Sparse),                  \
       KERNELS_##DROPOUT(TILE(DIM, ROWS, KEYS), SparseDropout), KERNELS_##FAMILY(TILE(DIM, ROWS, KEYS), Family),        \
-      KERNELS_##SPARSE(TILE(DIM, ROWS, KEYS), Window)}},
+      KERNELS_##SPARSE(TILE(DIM, ROWS, KEYS), Window), KERNELS_##SCORE(TILE(DIM, ROWS, KEYS), Score)}},
 
 } // namespace sm80_fwd

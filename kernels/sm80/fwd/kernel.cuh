@@ -32,7 +32,7 @@
  * short blocks fill the gaps at the end.
  *
  * The family (docs/kernels/sm80.md) is in instantiations with the attributes `Window` (window.cuh), `Sparse`
- * (sparse.cuh) and `Family`: compute_family. */
+ * (sparse.cuh), `Family` and `Score`: compute_family. */
 #pragma once
 #include <type_traits>
 
@@ -157,7 +157,7 @@ __device__ __forceinline__ void compute_dense(const Params &params, Smem<Tile> &
 }
 
 /* Everything else: the tiles of keys that the rows of the block see, one after the other. */
-template <typename T, typename Tile>
+template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> &smem)
 {
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N, STAGE_BYTES = Traits<Tile>::STAGE_BYTES;
@@ -210,14 +210,14 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
         if (!view.sees(family.window, n * N, N))
             loader.copy(params);
         else if (is_unmasked)
-            compute_tile<T, Tile, false, Family>(acc, loader, params, at, 0, Mask(), tile);
+            compute_tile<T, Tile, false, Attributes>(acc, loader, params, at, 0, Mask(), tile);
         else
-            compute_tile<T, Tile, true, Family>(acc, loader, params, at, 0, Mask(), tile);
+            compute_tile<T, Tile, true, Attributes>(acc, loader, params, at, 0, Mask(), tile);
         cp_async_commit();
         n = loader.next;
     }
     const FamilyWork again = family_work_of_block(params, M, forget(blockIdx.x));
-    store_output<T, Tile, Family>(acc, params, again, smem.q);
+    store_output<T, Tile, Attributes>(acc, params, again, smem.q);
 }
 
 template <typename T, typename Tile, typename Attributes>
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(smem_bytes);
     static_assert(sizeof(Smem<Tile>) == Tile::SMEM_KB * 1024, "the table says how much shared memory a tile takes");
     if constexpr (Attributes::FAMILY)
-        compute_family<T, Tile>(params, smem);
+        compute_family<T, Tile, Attributes>(params, smem);
     else if constexpr (std::is_same<Attributes, Window>::value)
         compute_window<T, Tile, Attributes>(params, smem);
     else if constexpr (Attributes::SPARSE)

@@ -90,6 +90,17 @@ template <typename T> __device__ __forceinline__ T *output_of(const Params &para
         family_head(params, params.o, params.o_strides, work.sequence, work.sequence.q_first, work.head));
 }
 
+/* Adds exp(sink) to the `sum` of a row, which is relative to 2^max_log2. Returns what O is to be multiplied with for
+ * the maximum that is in use then. */
+__device__ __forceinline__ float add_sink(float &sum, float &max_log2, float sink)
+{
+    const float sink_log2 = sink * LOG2_E, larger = fmaxf(max_log2, sink_log2);
+    const float factor = exp2_approx(max_log2 - larger); /* 0 where the row sees no key */
+    sum = fmaf(sum, factor, exp2_approx(sink_log2 - larger));
+    max_log2 = larger;
+    return factor;
+}
+
 /* O and LSE of the warp's rows, not of dense attention (store_dense_output); O goes through the warp's own rows of
  * shared memory to become 16-byte stores. */
 template <typename T, typename Tile, typename Attributes>
@@ -111,11 +122,17 @@ __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, cons
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int row = 16 * m + 8 * half + lane / 4;
-            const float sum = SUM_BY_MMA<T, Tile, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
-            const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+            float sum = SUM_BY_MMA<T, Tile, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
+            float max_log2 = acc.max_log2[m][half];
+            [[maybe_unused]] float of_sink = 1.0f;
+            if (Attributes::SCORE && params.score.sinks != NULL)
+                of_sink = add_sink(sum, max_log2, params.score.sinks[work.head]);
+            float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+            if (Attributes::SCORE)
+                inverse *= of_sink;
             factor[m][half] = Attributes::DROPOUT ? inverse * params.family.dropout.keep_factor : inverse;
             if (lane % 4 == 0 && row < rows)
-                lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (acc.max_log2[m][half] + log2f(sum));
+                lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (max_log2 + log2f(sum));
         }
     __syncwarp(); /* all lanes have read their Q */
 #pragma unroll

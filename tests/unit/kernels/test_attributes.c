@@ -161,6 +161,8 @@ static const struct {
 /* What the forward of an implementation computes besides. */
 static unsigned of_forward_alone(const struct attn_impl *impl)
 {
+    if (strcmp(impl->name, "fused_sm80") == 0)
+        return ATTN_WITH_SINK;
     return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK | ATTN_WITH_8_BIT : 0;
 }
 
@@ -364,7 +366,7 @@ static void all_fits_into_99_kb(void **state)
                 p.head_dim = head_dim;
                 p.dtype = p.dtype == ATTN_E4M3 ? p.dtype : ATTN_BF16;
                 if (attn_attributes(&request) & ~(ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP |
-                                                  ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK))
+                                                  ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SINK))
                     continue;
                 if (attn_fused_sm80.accepts(&request, &why) != ATTN_OK)
                     fail_msg("head_dim %d, attributes %x: %s", (int)head_dim, attn_attributes(&request), why.text);
@@ -414,7 +416,11 @@ static void windows_alone_have_no_lists(void **state)
     p.dropout = 0;
     p.softcap = 30;
     assert_int_equal(kind_of(p), SM80_FAMILY);
+    p.has_sink = true;
+    assert_int_equal(kind_of(p), SM80_SCORE);
     p.softcap = 0;
+    assert_int_equal(kind_of(p), SM80_SCORE);
+    p.has_sink = false;
     p.mask_block = 128;
     assert_int_equal(kind_of(p), SM80_SPARSE);
     p.mask_block = 0;
