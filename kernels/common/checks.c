@@ -132,6 +132,8 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         return attn_fail(why, ATTN_UNSUPPORTED, "page_table is missing");
     if (p->has_sink && tensors->sink == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "sink is missing");
+    if (p->has_sink && attn_wanted_outputs(request) & ATTN_DSINK && tensors->dsink == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "dsink is missing");
     if (p->mask_block != 0 && tensors->block_mask == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "block_mask is missing");
     return ATTN_OK;

@@ -31,7 +31,7 @@ struct fused_sm80_family {
 
 /* What a problem adds to scores, or to the sum of a row. */
 struct fused_sm80_score {
-    const float *sinks; /* device, [q_heads]; NULL: there are none. The forward's */
+    const float *sinks; /* device, [q_heads]; NULL: there are none */
 };
 
 /* Which kernels a request needs, the attributes of family.cuh. */

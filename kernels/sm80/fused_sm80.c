@@ -15,11 +15,12 @@ static enum attn_status check_device(const struct attn_request *request, struct 
 
 /* Beyond dense attention, in both directions. */
 enum {
-    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
+            ATTN_WITH_SINK
 };
 static const struct attn_dispatch dispatch = {.check_device = check_device,
                                               .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
-                                              .ranges = {{KNOWN | ATTN_WITH_SINK, 256}, {KNOWN, 256}}};
+                                              .ranges = {{KNOWN, 256}, {KNOWN | ATTN_WITH_DSINK, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm80 = {
@@ -28,7 +29,7 @@ const struct attn_impl attn_fused_sm80 = {
     .summary = "FlashAttention-2's algorithm on mma.sync and cp.async, fp16 and bf16, head_dim 8 to 256, sm_80+",
     .platform = ATTN_CUDA,
     /* dQ is summed by atomics unless request.deterministic asks for a fixed order. */
-    .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV},
-    .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
+    .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV | ATTN_DSINK},
+    .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK},
     ATTN_DISPATCH_MEMBERS,
 };

@@ -269,6 +269,8 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .causal = p->causal,
         .padded_head_dim = tile->tile.head_dim,
         .family = sm80_family_of(request, t, workspace, tiling),
+        .score = sm80_score_of(request, t),
+        .dsink = t->dsink,
     };
 
     params.ds_scale = p->scale;
@@ -340,12 +342,19 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                                   params.converted_rows / tile->q_tile,
                                         .threads = tile->threads,
                                         .is_pass = true};
+    const struct attn_launch dsink = {.name = "dsink",
+                                      .kernel = (const void *)fused_sm80_bwd_dsink,
+                                      .blocks = p->q_heads,
+                                      .threads = SM80_BWD_DSINK_THREADS,
+                                      .is_pass = true};
     enum attn_status status =
         family_launch_schedule(request, tensors, &tiling, params.section_heads, tile->tile.blocks_per_sm, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&main_kernel, &params, run, why);
+    if (status == ATTN_OK && p->has_sink && (attn_wanted_outputs(request) & ATTN_DSINK) != 0)
+        status = attn_launch_kernel(&dsink, &params, run, why);
     if (status != ATTN_OK || !deterministic)
         return status == ATTN_OK ? attn_launch_kernel(&convert, &params, run, why) : status;
     struct fused_sm80_bwd_params dq_params = params; /* its kernel has all of the factor, whatever the main one has */

@@ -18,6 +18,7 @@ enum {
     SM80_BWD_PREPROCESS_THREADS = 256, /* 8 elements of O and dO for each */
     SM80_BWD_DQ_TILE = 64,             /* queries of the deterministic dQ */
     SM80_BWD_DQ_THREADS = 128,
+    SM80_BWD_DSINK_THREADS = 512,
     SM80_BWD_DROPOUT_BYTES = 5120 /* of shared memory that a kernel SparseDropout has beside its tile's, at most */
 };
 
@@ -60,6 +61,8 @@ struct fused_sm80_bwd_params {
      * all they have to its dQ, [pieces.sections] each. */
     int *zeroed, *stats_done, *dq_done;
     int32_t counters; /* all of these */
+    struct fused_sm80_score score;
+    float *dsink; /* [q_heads] */
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
@@ -80,6 +83,8 @@ extern const struct attn_tile_table fused_sm80_bwd_tiles; /* of all of them: bwd
 /* Of fixed lengths and head_dim 64 and 128, [bf16][head_dim 128], and of everything else, [bf16]. */
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2];
+
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_dsink;
 
 /* The deterministic dQ of a head_dim up to this. */
 struct fused_sm80_bwd_dq_row {

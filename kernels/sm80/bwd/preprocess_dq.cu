@@ -8,6 +8,8 @@
  * Blocks go from the last row to the first one, so that the main kernel, which begins with the first heads, finds their
  * rows of dO and of dq_sum in the L2.
  *
+ * sum_dsink, behind the main kernel: dSink from LSE and D.
+ *
  * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add
  * to dQ in the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in
  * ascending order, and keeps dQ in registers: dS leaves the accumulators as the A operand of dQ += dS K. Together
@@ -30,7 +32,7 @@ using namespace device;
 namespace {
 
 constexpr int PREPROCESS_THREADS = SM80_BWD_PREPROCESS_THREADS;
-constexpr int DQ_TILE = SM80_BWD_DQ_TILE, DQ_THREADS = SM80_BWD_DQ_THREADS;
+constexpr int DQ_TILE = SM80_BWD_DQ_TILE, DQ_THREADS = SM80_BWD_DQ_THREADS, DSINK_THREADS = SM80_BWD_DSINK_THREADS;
 static_assert(DQ_THREADS == DQ_TILE / 16 * LANES, "a warp has 16 queries");
 
 /* ---- preprocess ------------------------------------------------------------------------------------------------ */
@@ -116,6 +118,38 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
             zeros[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     clear_counters(params);
+}
+
+/* ---- dSink ------------------------------------------------------------------------------------------------------- */
+
+/* A block for each query head: the sum of exp(sink - LSE) * -D over its rows, in all sequences and always in the same
+ * order. Rows that only pad have LSE = inf, D = 0. */
+__global__ void __launch_bounds__(DSINK_THREADS) sum_dsink(const __grid_constant__ Params params)
+{
+    __shared__ double of_warps[DSINK_THREADS / LANES];
+    const int head = blockIdx.x, heads = params.q_heads;
+    const int batches = params.family.lengths.cu_seqlens_q == NULL ? params.family.lengths.batch : 1;
+    const float sink2 = params.score.sinks[head] * LOG2_E - params.lse2_less;
+    double sum = 0.0;
+
+    for (int batch = 0; batch < batches; ++batch) {
+        const int64_t first = (static_cast<int64_t>(batch) * heads + head) * params.q_rows;
+#pragma unroll 4
+        for (int64_t row = threadIdx.x; row < params.q_rows; row += DSINK_THREADS) {
+            const float *stats = params.stats + stats_index(params, first + row);
+            sum += exp2_approx(sink2 - stats[0]) * stats[params.q_tile];
+        }
+    }
+    for (int offset = LANES / 2; offset > 0; offset /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    if (threadIdx.x % LANES == 0)
+        of_warps[threadIdx.x / LANES] = sum;
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return;
+    for (int warp = 1; warp < DSINK_THREADS / LANES; ++warp)
+        sum += of_warps[warp];
+    params.dsink[head] = static_cast<float>(sum);
 }
 
 /* ---- dQ in a fixed order ---------------------------------------------------------------------------------------- */
@@ -441,6 +475,8 @@ const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2] = {
 
 const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2] = {preprocess_rows<__half>,
                                                                  preprocess_rows<__nv_bfloat16>};
+
+const fused_sm80_bwd_kernel fused_sm80_bwd_dsink = sum_dsink;
 
 #define DENSE_DQ(HEAD_DIM)                                                                                             \
     {                                                                                                                  \

@@ -158,11 +158,16 @@ static const struct {
     {"null", ATTN_CPU, ~0u},
     {"null", ATTN_CUDA, ~0u}};
 
-/* What the forward of an implementation computes besides. */
-static unsigned of_forward_alone(const struct attn_impl *impl)
+/* What fused_sm80 adds to scores and sums. */
+enum { SM80_SCORE_ATTRIBUTES = ATTN_WITH_SINK };
+
+/* What one direction of an implementation computes besides. */
+static unsigned of_direction(const struct attn_impl *impl, enum attn_mode mode)
 {
     if (strcmp(impl->name, "fused_sm80") == 0)
-        return ATTN_WITH_SINK;
+        return SM80_SCORE_ATTRIBUTES | (mode == ATTN_BWD ? ATTN_WITH_DSINK : 0);
+    if (mode == ATTN_BWD)
+        return 0;
     return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK | ATTN_WITH_8_BIT : 0;
 }
 
@@ -178,7 +183,7 @@ static unsigned known_of(const struct attn_impl *impl, const struct attn_request
         return SM90_DECODE;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, impl->name) == 0 && known[i].platform == impl->platform)
-            return known[i].known | (request->mode == ATTN_FWD ? of_forward_alone(impl) : 0);
+            return known[i].known | of_direction(impl, request->mode);
     return 0;
 }
 
@@ -365,8 +370,9 @@ static void all_fits_into_99_kb(void **state)
                     .problem = &p, .device = &small, .mode = (enum attn_mode)(wish % 2), .deterministic = wish / 2};
                 p.head_dim = head_dim;
                 p.dtype = p.dtype == ATTN_E4M3 ? p.dtype : ATTN_BF16;
-                if (attn_attributes(&request) & ~(ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP |
-                                                  ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SINK))
+                if (attn_attributes(&request) &
+                    ~(ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS |
+                      ATTN_WITH_BLOCK_MASK | SM80_SCORE_ATTRIBUTES))
                     continue;
                 if (attn_fused_sm80.accepts(&request, &why) != ATTN_OK)
                     fail_msg("head_dim %d, attributes %x: %s", (int)head_dim, attn_attributes(&request), why.text);
