@@ -139,7 +139,7 @@ checked() {
 }
 
 verify_stage() {
-    local variant head_dim tiles forward_tiles inputs steps data lengths
+    local variant head_dim tiles forward_tiles inputs steps data lengths score
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile configuration, not only those that the shapes of verify select.
@@ -192,6 +192,23 @@ verify_stage() {
             checked "decode-splits-$steps" --mode decode --d 64,128,256 --dtype fp16,bf16 --heads 8 --kv-heads 2 \
                 --lengths uniform:20:6000 --batch 5 --seqlen 1,5 --page-size 16 --splits "$steps" --impl fused_sm90
         done
+    fi
+    if [[ ,$(fused_here), == *,fused_sm80,* ]]; then
+        # Sinks, ALiBi and biases: widths of every tile, rows without keys, alone and beside what else changes a score.
+        score=(--impl fused_sm80 --d 8,32,64,96,128,192,256 --dtype fp16,bf16 --heads 4 --kv-heads 2 --mode fwd,bwd)
+        for data in sink alibi "bias full" "bias heads" "bias batch"; do
+            # shellcheck disable=SC2086 # an option and its value
+            checked "score-${data// /-}" "${score[@]}" --seqlen 129,1650 --kv-len 1025 --causal=both --$data
+            # shellcheck disable=SC2086
+            checked "score-${data// /-}-packed" "${score[@]}" --causal=yes --dropout 0.1 --$data \
+                --lengths list:0x128:128x0:127x129:128:129x127:1:300x700:700x300:0:64:65x63:1x1000
+        done
+        for data in sink alibi "bias full"; do
+            # shellcheck disable=SC2086
+            checked "score-${data// /-}-det" "${score[@]}" --seqlen 1650 --window-left none,100 --deterministic --$data
+        done
+        checked score-softcap "${score[@]}" --seqlen 700 --softcap 30 --alibi --sink --causal=both
+        checked score-mask "${score[@]}" --seqlen 700 --block-mask random:0.5 --alibi --sink --causal=both
     fi
     # Sequences in other batches: who promises the same bits is held to it.
     step invariance "$fabench" verify --device cuda:0 --invariance --random 500 --seed 1 --repeats 0 \

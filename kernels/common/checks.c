@@ -134,6 +134,12 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         return attn_fail(why, ATTN_UNSUPPORTED, "sink is missing");
     if (p->has_sink && attn_wanted_outputs(request) & ATTN_DSINK && tensors->dsink == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "dsink is missing");
+    if (p->has_alibi && tensors->alibi_slopes == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "alibi_slopes is missing");
+    if (p->bias_heads != 0 && tensors->bias.data == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "bias is missing");
+    if (p->bias_heads != 0 && attn_wanted_outputs(request) & ATTN_DBIAS && tensors->dbias.data == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "dbias is missing");
     if (p->mask_block != 0 && tensors->block_mask == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "block_mask is missing");
     return ATTN_OK;

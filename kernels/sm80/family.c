@@ -7,9 +7,11 @@ enum sm80_kind sm80_kind_of(const struct attn_request *request)
 {
     unsigned attributes = attn_attributes(request);
 
-    if ((attributes & ATTN_WITH_SINK) != 0 && request->mode == ATTN_FWD)
+    if ((attributes & (ATTN_WITH_ALIBI | ATTN_WITH_BIAS)) != 0 ||
+        ((attributes & ATTN_WITH_SINK) != 0 && request->mode == ATTN_FWD))
         return SM80_SCORE;
-    attributes &= ~(unsigned)(ATTN_WITH_SINK | ATTN_WITH_DSINK); /* the backward finds the sink in LSE */
+    /* The backward finds the sink in LSE. */
+    attributes &= ~(unsigned)(ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_DBIAS);
     if (attributes == 0 && (request->problem->head_dim == 64 || request->problem->head_dim == 128))
         return SM80_DENSE;
     if ((attributes & ATTN_WITH_SOFTCAP) != 0)
@@ -25,9 +27,13 @@ enum attn_status sm80_check_family(const struct attn_request *request, struct at
         return ATTN_OK;
     if (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED,
-                         "takes lengths up to %d with windows, dropout, softcap, packed sequences, block masks and "
-                         "head dims other than 64 and 128",
+                         "takes lengths up to %d with windows, dropout, softcap, packed sequences, block masks, "
+                         "sinks, ALiBi, biases and head dims other than 64 and 128",
                          (int)FAMILY_MAX_LEN);
+    if (p->has_alibi && p->bias_heads > 0)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes no bias beside ALiBi");
+    if (p->bias_heads > 0 && p->bias_dtype != ATTN_FP32 && p->bias_dtype != p->dtype)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes a bias in fp32 or in the type of the inputs");
     return family_check_softcap(p, why);
 }
 
@@ -58,5 +64,16 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
 
 struct fused_sm80_score sm80_score_of(const struct attn_request *request, const struct attn_tensors *t)
 {
-    return (struct fused_sm80_score){.sinks = request->problem->has_sink ? t->sink : NULL};
+    const struct attn_problem *p = request->problem;
+    struct fused_sm80_score score = {.sinks = p->has_sink ? t->sink : NULL,
+                                     .slopes = p->has_alibi ? t->alibi_slopes : NULL,
+                                     .unit = 1.0f / (p->softcap > 0.0f ? p->softcap : p->scale),
+                                     .bias_is_fp32 = p->bias_dtype == ATTN_FP32};
+
+    if (p->bias_heads > 0) {
+        score.bias = t->bias;
+        score.bias.stride_batch = p->bias_batch > 1 ? t->bias.stride_batch : 0;
+        score.bias.stride_head = p->bias_heads > 1 ? t->bias.stride_head : 0;
+    }
+    return score;
 }

@@ -31,7 +31,10 @@ struct fused_sm80_family {
 
 /* What a problem adds to scores, or to the sum of a row. */
 struct fused_sm80_score {
-    const float *sinks; /* device, [q_heads]; NULL: there are none */
+    const float *sinks, *slopes; /* device, [q_heads]; NULL: there are none */
+    struct attn_tensor bias;     /* no data: there is none; strides of what is shared are 0 */
+    float unit;                  /* 1 / scale, with a softcap 1 / softcap: what a logit is in the unit of scores */
+    bool bias_is_fp32;           /* else as Q */
 };
 
 /* Which kernels a request needs, the attributes of family.cuh. */
@@ -42,7 +45,7 @@ enum sm80_kind {
                             head_dim, takes both kinds with its kernel of the family */
     SM80_FAMILY,
     SM80_WINDOW, /* forward: what of SM80_SPARSE has neither packed lengths nor a block mask */
-    SM80_SCORE,  /* forward: with a sink, and whatever else */
+    SM80_SCORE,  /* with ALiBi or a bias, in the forward with a sink, and whatever else */
     SM80_KINDS
 };
 

@@ -16,11 +16,12 @@ static enum attn_status check_device(const struct attn_request *request, struct 
 /* Beyond dense attention, in both directions. */
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
-            ATTN_WITH_SINK
+            ATTN_WITH_SINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS
 };
-static const struct attn_dispatch dispatch = {.check_device = check_device,
-                                              .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
-                                              .ranges = {{KNOWN, 256}, {KNOWN | ATTN_WITH_DSINK, 256}}};
+static const struct attn_dispatch dispatch = {
+    .check_device = check_device,
+    .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
+    .ranges = {{KNOWN, 256}, {KNOWN | ATTN_WITH_DSINK | ATTN_WITH_DBIAS, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm80 = {
@@ -30,6 +31,6 @@ const struct attn_impl attn_fused_sm80 = {
     .platform = ATTN_CUDA,
     /* dQ is summed by atomics unless request.deterministic asks for a fixed order. */
     .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV | ATTN_DSINK},
-    .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK},
+    .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK | ATTN_DBIAS},
     ATTN_DISPATCH_MEMBERS,
 };

@@ -1,6 +1,8 @@
 /* fused_sm80, backward: the family's way over the tiles of queries. The kernel and its description:
  * kernel.cuh. */
 #pragma once
+#include <type_traits>
+
 #include "kernels/device/barriers.cuh"
 #include "kernels/sm80/bwd/step.cuh"
 
@@ -225,10 +227,17 @@ template <typename Tile> struct RowsView {
     }
 };
 
+/* Score has half the scores in registers at a time, for the addresses of biases. */
+template <typename Tile> struct SmallChunks : Tile {
+    static constexpr int CHUNK = 16;
+};
+
 /* Everything else: the tiles of queries that see any of the block's keys, head by head of the group. */
-template <typename Tile, typename T> __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> &s)
+template <typename Tile, typename T, typename Attributes>
+__device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> &s)
 {
     using S = Traits<Tile>;
+    using Chunks = std::conditional_t<Attributes::SCORE, SmallChunks<Tile>, Tile>;
     __shared__ BlockFacts facts;
     const fused_sm80_family &family = params.family;
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0);
@@ -269,9 +278,9 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_fam
         const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
         const RowsView<Tile> view(family, step);
         if (view.all && !step.has_hidden)
-            accumulate_own<Tile, T, false, Family>(dk, dv, at, first_query, params, 0, 0, step);
+            accumulate_own<Chunks, T, false, Attributes>(dk, dv, at, first_query, params, 0, 0, step);
         else if (view.any)
-            accumulate_own<Tile, T, true, Family>(dk, dv, at, first_query, params, 0, 0, step);
+            accumulate_own<Chunks, T, true, Attributes>(dk, dv, at, first_query, params, 0, 0, step);
         else
             store_zeros<Tile>(at, first_query);
 

@@ -23,9 +23,9 @@ static enum sm80_kind kind_of(const struct fused_sm80_bwd_tile *row, const struc
         (row->tile.smem_bytes + SM80_BWD_DROPOUT_BYTES > request->device->smem_per_block_bytes ||
          request->problem->dropout > MOST_DROPOUT))
         kind = SM80_FAMILY;
-    if (kind != SM80_DENSE && (row->main[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
-        kind = SM80_FAMILY;
-    return kind;
+    if (kind == SM80_DENSE || kind == SM80_SCORE)
+        return kind;
+    return row->main[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim ? SM80_FAMILY : kind;
 }
 
 /* These, [bf16]; the first is NULL where it has none. */
@@ -71,6 +71,14 @@ static const struct fused_sm80_bwd_dq_row *dq_row(const struct attn_request *req
     return row;
 }
 
+/* 0 dense attention, 1 the family, 2 with ALiBi or a bias. */
+static int dq_kind_of(const struct attn_request *request)
+{
+    const enum sm80_kind kind = sm80_kind_of(request);
+
+    return kind == SM80_DENSE ? 0 : kind == SM80_SCORE ? 2 : 1;
+}
+
 static const void *const lists[] = {fused_sm80_bwd_d32,
                                     fused_sm80_bwd_d64,
                                     fused_sm80_bwd_d96,
@@ -102,6 +110,34 @@ static int64_t preprocess_head_blocks(const struct attn_request *request)
     return padded_rows(p) / (SM80_BWD_PREPROCESS_THREADS / (p->head_dim / 8));
 }
 
+/* Rows of dBias, of all its sequences and heads; 0 where it is not asked for. */
+static int64_t dbias_rows(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    const bool is_wanted = p->bias_heads > 0 && (attn_wanted_outputs(request) & ATTN_DBIAS) != 0;
+
+    return is_wanted ? p->bias_batch * p->bias_heads * p->q_len : 0;
+}
+
+/* The sums of dBias, which are ahead of the statistics. */
+static size_t dbias_bytes(const struct attn_request *request)
+{
+    return (size_t)attn_round_up(dbias_rows(request) * request->problem->kv_len * (int64_t)sizeof(float), 256);
+}
+
+static struct fused_sm80_dbias dbias_of(const struct attn_request *request, const struct attn_tensors *t, float *sums)
+{
+    const struct attn_problem *p = request->problem;
+
+    if (dbias_rows(request) == 0)
+        return (struct fused_sm80_dbias){.sums = NULL};
+    return (struct fused_sm80_dbias){.sums = sums,
+                                     .sequence_elements = p->bias_batch > 1 ? p->bias_heads * p->q_len * p->kv_len : 0,
+                                     .head_elements = p->bias_heads > 1 ? p->q_len * p->kv_len : 0,
+                                     .heads = p->bias_heads,
+                                     .to = t->dbias};
+}
+
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -115,6 +151,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the deterministic backward needs %zu bytes of shared memory, a block has at most %zu",
                          dq_bytes, limit);
+    if (dbias_rows(request) > 0 && p->softcap > 0.0f) /* the main kernel has dS times the softcap's derivative alone */
+        return attn_fail(why, ATTN_UNSUPPORTED, "computes no dBias beside a softcap");
+    if (dbias_rows(request) > 0 && request->deterministic && p->bias_batch * p->bias_heads < p->batch * p->q_heads)
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "the deterministic backward computes no dBias that sequences or heads share");
+    if (dbias_rows(request) > INT32_MAX)
+        return attn_fail(why, ATTN_UNSUPPORTED, "dBias has more than 2147483647 rows");
     const struct family_tiling tiling = tiling_of(request, tile);
     const enum attn_status status = family_check_grid(p, &tiling, p->kv_heads, why);
     if (status != ATTN_OK)
@@ -202,7 +245,8 @@ static struct fused_sm80_bwd_zeros zeros_of(const struct attn_request *request, 
         .head_rows = p->q_heads / p->kv_heads * padded_rows(p),
         .section_blocks = section * attn_tiles(p->kv_len, tile->kv_tile),
         .running_blocks = running_blocks(request, tile),
-        .by_blocks = !is_packed && kind_of(tile, request) != SM80_FAMILY && pieces->sections == 0,
+        .by_blocks = !is_packed && kind_of(tile, request) != SM80_FAMILY && kind_of(tile, request) != SM80_SCORE &&
+                     pieces->sections == 0,
     };
 
     return request->deterministic ? (struct fused_sm80_bwd_zeros){0} : fused_sm80_bwd_zeros_of(&shape);
@@ -228,7 +272,7 @@ static size_t workspace_bytes(const struct attn_request *request)
     const struct family_tiling tiling = tiling_of(request, tile);
     const struct fused_sm80_bwd_pieces pieces = pieces_of(request, tile, &tiling);
     const struct fused_sm80_bwd_zeros zeros = zeros_of(request, tile, &tiling, &pieces);
-    const size_t stats = 2 * row_bytes(p) + family_schedule_bytes(p, &tiling);
+    const size_t stats = dbias_bytes(request) + 2 * row_bytes(p) + family_schedule_bytes(p, &tiling);
     if (request->deterministic)
         return stats;
     return stats + row_bytes(p) * (size_t)tile->tile.head_dim + counter_bytes(counters_of(&zeros, &pieces));
@@ -239,8 +283,8 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
                                               const struct family_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
-    const size_t schedule_bytes = family_schedule_bytes(p, tiling);
-    float *stats = (void *)((char *)workspace + schedule_bytes);
+    float *dbias_sums = (void *)((char *)workspace + family_schedule_bytes(p, tiling));
+    float *stats = (void *)((char *)dbias_sums + dbias_bytes(request));
     struct fused_sm80_bwd_params params = {
         .q = t->q,
         .k = t->k,
@@ -271,6 +315,7 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .family = sm80_family_of(request, t, workspace, tiling),
         .score = sm80_score_of(request, t),
         .dsink = t->dsink,
+        .dbias = dbias_of(request, t, dbias_sums),
     };
 
     params.ds_scale = p->scale;
@@ -296,6 +341,34 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
                                                  divisor_of((params.kv_head_count - 1) % params.section_heads + 1),
                                                  divisor_of(p->kv_heads)};
     return params;
+}
+
+/* One of the kernels of dBias, where that is asked for. */
+static enum attn_status launch_dbias(const struct attn_request *request, const struct fused_sm80_bwd_params *params,
+                                     const char *name, fused_sm80_bwd_kernel kernel, const struct attn_run *run,
+                                     struct attn_message *why)
+{
+    const struct attn_launch dbias = {.name = name,
+                                      .kernel = (const void *)kernel,
+                                      .blocks = dbias_rows(request),
+                                      .threads = SM80_BWD_DBIAS_THREADS,
+                                      .is_pass = true};
+
+    return dbias.blocks > 0 ? attn_launch_kernel(&dbias, params, run, why) : ATTN_OK;
+}
+
+/* The kernel of dSink, where that is asked for. */
+static enum attn_status launch_dsink(const struct attn_request *request, const struct fused_sm80_bwd_params *params,
+                                     const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_launch dsink = {.name = "dsink",
+                                      .kernel = (const void *)fused_sm80_bwd_dsink,
+                                      .blocks = request->problem->q_heads,
+                                      .threads = SM80_BWD_DSINK_THREADS,
+                                      .is_pass = true};
+    const bool is_wanted = request->problem->has_sink && (attn_wanted_outputs(request) & ATTN_DSINK) != 0;
+
+    return is_wanted ? attn_launch_kernel(&dsink, params, run, why) : ATTN_OK;
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -330,8 +403,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true};
     const struct attn_launch dq = {.name = "dq",
-                                   .kernel =
-                                       (const void *)dq_kernel->kernels[sm80_kind_of(request) != SM80_DENSE][bf16],
+                                   .kernel = (const void *)dq_kernel->kernels[dq_kind_of(request)][bf16],
                                    .blocks = params.q_rows / SM80_BWD_DQ_TILE * heads,
                                    .threads = SM80_BWD_DQ_THREADS,
                                    .smem_bytes = dq_kernel->smem_bytes,
@@ -342,19 +414,19 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                                   params.converted_rows / tile->q_tile,
                                         .threads = tile->threads,
                                         .is_pass = true};
-    const struct attn_launch dsink = {.name = "dsink",
-                                      .kernel = (const void *)fused_sm80_bwd_dsink,
-                                      .blocks = p->q_heads,
-                                      .threads = SM80_BWD_DSINK_THREADS,
-                                      .is_pass = true};
     enum attn_status status =
         family_launch_schedule(request, tensors, &tiling, params.section_heads, tile->tile.blocks_per_sm, run, why);
+    if (status == ATTN_OK)
+        status = launch_dbias(request, &params, "dbias_zeros", fused_sm80_bwd_dbias_zeros, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&main_kernel, &params, run, why);
-    if (status == ATTN_OK && p->has_sink && (attn_wanted_outputs(request) & ATTN_DSINK) != 0)
-        status = attn_launch_kernel(&dsink, &params, run, why);
+    if (status == ATTN_OK)
+        status = launch_dbias(request, &params, "dbias", fused_sm80_bwd_dbias[p->bias_dtype == ATTN_FP32 ? 2 : bf16],
+                              run, why);
+    if (status == ATTN_OK)
+        status = launch_dsink(request, &params, run, why);
     if (status != ATTN_OK || !deterministic)
         return status == ATTN_OK ? attn_launch_kernel(&convert, &params, run, why) : status;
     struct fused_sm80_bwd_params dq_params = params; /* its kernel has all of the factor, whatever the main one has */

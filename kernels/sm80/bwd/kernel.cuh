@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     Smem<Tile> &s = *reinterpret_cast<Smem<Tile> *>(s_bytes);
     if constexpr (Attributes::FAMILY) {
-        compute_family<Tile, T>(params, s);
+        compute_family<Tile, T, Attributes>(params, s);
     } else if constexpr (Attributes::SPARSE) {
         if constexpr (Tile::DIVIDES_SCORES)
             compute_sparse<Tile, T, DividedWarp<Tile, T>>(params, s);

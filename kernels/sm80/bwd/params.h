@@ -19,6 +19,7 @@ enum {
     SM80_BWD_DQ_TILE = 64,             /* queries of the deterministic dQ */
     SM80_BWD_DQ_THREADS = 128,
     SM80_BWD_DSINK_THREADS = 512,
+    SM80_BWD_DBIAS_THREADS = 256, /* 4 keys of a row each */
     SM80_BWD_DROPOUT_BYTES = 5120 /* of shared memory that a kernel SparseDropout has beside its tile's, at most */
 };
 
@@ -28,6 +29,14 @@ struct fused_sm80_bwd_order {
     struct divisor section_heads;
     struct divisor last_heads; /* kv heads of the last section */
     struct divisor kv_heads;
+};
+
+/* dBias, where it is asked for. */
+struct fused_sm80_dbias {
+    float *sums;                              /* [1 or batch, heads, q_len, kv_len]; NULL: not asked for */
+    int64_t sequence_elements, head_elements; /* of sums; 0 where they share them */
+    int64_t heads;                            /* 1 where they share them */
+    struct attn_tensor to;
 };
 
 /* The parameter of every kernel. */
@@ -63,6 +72,7 @@ struct fused_sm80_bwd_params {
     int32_t counters; /* all of these */
     struct fused_sm80_score score;
     float *dsink; /* [q_heads] */
+    struct fused_sm80_dbias dbias;
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
@@ -85,12 +95,14 @@ extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2];
 
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_dsink;
+/* Zeros in the sums of dBias, and dBias from them, [fp16, bf16, fp32]. */
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_dbias_zeros, fused_sm80_bwd_dbias[3];
 
 /* The deterministic dQ of a head_dim up to this. */
 struct fused_sm80_bwd_dq_row {
     int head_dim;
     size_t smem_bytes;
-    fused_sm80_bwd_kernel kernels[2][2]; /* [family][bf16] */
+    fused_sm80_bwd_kernel kernels[3][2]; /* [dense, Family, Score][bf16] */
 };
 extern const struct fused_sm80_bwd_dq_row fused_sm80_bwd_dq[]; /* ends with a row of head_dim 0 */
 

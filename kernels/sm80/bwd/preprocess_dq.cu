@@ -8,7 +8,8 @@
  * Blocks go from the last row to the first one, so that the main kernel, which begins with the first heads, finds their
  * rows of dO and of dq_sum in the L2.
  *
- * sum_dsink, behind the main kernel: dSink from LSE and D.
+ * sum_dsink, behind the main kernel: dSink from LSE and D. write_dbias_zeros and round_dbias, ahead of it and behind
+ * it: the main kernel adds dS to sums in fp32.
  *
  * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add
  * to dQ in the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in
@@ -24,6 +25,7 @@
 #include "kernels/family/dropout.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
 #include "kernels/sm80/bwd/rows.cuh"
+#include "kernels/sm80/score.cuh"
 
 namespace sm80_bwd {
 
@@ -150,6 +152,33 @@ __global__ void __launch_bounds__(DSINK_THREADS) sum_dsink(const __grid_constant
     for (int warp = 1; warp < DSINK_THREADS / LANES; ++warp)
         sum += of_warps[warp];
     params.dsink[head] = static_cast<float>(sum);
+}
+
+/* ---- dBias ------------------------------------------------------------------------------------------------------- */
+
+constexpr int DBIAS_THREADS = SM80_BWD_DBIAS_THREADS;
+
+__global__ void __launch_bounds__(DBIAS_THREADS) write_dbias_zeros(const __grid_constant__ Params params)
+{
+    const int64_t row = blockIdx.x;
+    for (int key = threadIdx.x; key < params.kv_len; key += DBIAS_THREADS)
+        params.dbias.sums[row * params.kv_len + key] = 0.0f;
+}
+
+__device__ __forceinline__ void store_rounded(float *to, float x) { *to = x; }
+__device__ __forceinline__ void store_rounded(__half *to, float x) { *to = __float2half_rn(x); }
+__device__ __forceinline__ void store_rounded(__nv_bfloat16 *to, float x) { *to = __float2bfloat16_rn(x); }
+
+/* A block for each row of dBias, in elements of type B. */
+template <typename B>
+__global__ void __launch_bounds__(DBIAS_THREADS) round_dbias(const __grid_constant__ Params params)
+{
+    const int64_t row = blockIdx.x, plane = row / params.q_len;
+    const struct attn_tensor &dbias = params.dbias.to;
+    B *to = static_cast<B *>(dbias.data) + plane / params.dbias.heads * dbias.stride_batch +
+            plane % params.dbias.heads * dbias.stride_head + row % params.q_len * dbias.stride_row;
+    for (int key = threadIdx.x; key < params.kv_len; key += DBIAS_THREADS)
+        store_rounded(to + key, params.dbias.sums[row * params.kv_len + key]);
 }
 
 /* ---- dQ in a fixed order ---------------------------------------------------------------------------------------- */
@@ -317,8 +346,26 @@ __device__ __forceinline__ void mask_rows(Accumulator<1, N8> &p, const fused_sm8
     }
 }
 
+/* Makes `ds` dP - D; with a softcap, whose `inner` is not 0, S the tanh and `ds` the product with its derivative. */
+template <int N8>
+__device__ __forceinline__ void cap_rows(Accumulator<1, N8> &s, Accumulator<1, N8> &ds, float inner,
+                                         const float (&neg_delta)[2])
+{
+#pragma unroll
+    for (int n = 0; n < N8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            ds.at[0][n][i] += neg_delta[i / 2];
+            if (inner == 0.0f)
+                continue;
+            const float u = __fdividef(1.0f, 1.0f + exp2_approx(s.at[0][n][i] * inner));
+            ds.at[0][n][i] *= 4.0f * u * (1.0f - u);
+            s.at[0][n][i] = 1.0f - 2.0f * u;
+        }
+}
+
 /* dS of 16 queries and a tile of keys, as the A operand of dQ. */
-template <int HEAD_DIM, typename T, typename Smem>
+template <int HEAD_DIM, typename T, typename Attributes, typename Smem>
 __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KEYS / 16> &fragments, const Smem &s,
                                              int stage, const float (&lse2)[2], const float (&neg_delta)[2],
                                              const Params &params, const DqStep &step)
@@ -350,10 +397,30 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
             }
         }
     }
+    if constexpr (Attributes::SCORE) { /* the softcap first; its derivative goes to dP - D */
+        cap_rows(p, ds, family.softcap.inner, neg_delta);
+        const ScorePlace at = {step.sequence,
+                               step.head,
+                               step.row + static_cast<int>(lane) / 4,
+                               step.key + static_cast<int>(lane) % 4 * 2,
+                               step.kv_len - step.shift,
+                               step.kv_len};
+        add_to_scores<T>(params.score, at, [&](const auto &add) {
+#pragma unroll
+            for (int n = 0; n < N8; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    add(p.at[0][n][i], i / 2 * 8, 8 * n + i % 2);
+        });
+    }
 #pragma unroll
     for (int n = 0; n < N8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
+            if constexpr (Attributes::SCORE) {
+                p.at[0][n][i] = exp2_approx(fmaf(p.at[0][n][i], params.scale_log2, -lse2[i / 2]));
+                continue;
+            }
             float derivative = 1.0f;
             if (family.softcap.inner != 0.0f) { /* tanh and its derivative as in kernel.cuh */
                 const float u = __fdividef(1.0f, 1.0f + exp2_approx(p.at[0][n][i] * family.softcap.inner));
@@ -373,7 +440,7 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
 }
 
 /* As backward_dq, for any sequence, visible keys and width. */
-template <typename T, int HEAD_DIM>
+template <typename T, int HEAD_DIM, typename Attributes>
 __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_constant__ Params params)
 {
     using S = DqFamily<HEAD_DIM>;
@@ -443,9 +510,9 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
             load_keys(next, stage ^ 1);
         cp_async_commit();
         Fragments<1, KEYS / 16> ds;
-        score_family<HEAD_DIM, T>(ds, s, stage, lse2, neg_delta, params,
-                                  {q.number, block.head, warp_row, n * KEYS, q.kv_len - q.q_len, q.kv_len,
-                                   is_whole ? NULL : mask_of_head(family.mask, q.number, block.head)});
+        score_family<HEAD_DIM, T, Attributes>(ds, s, stage, lse2, neg_delta, params,
+                                              {q.number, block.head, warp_row, n * KEYS, q.kv_len - q.q_len, q.kv_len,
+                                               is_whole ? NULL : mask_of_head(family.mask, q.number, block.head)});
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             gemm_registers<T>(dq[panel], ds, {lane_rows_16(lane), shared_address(s.k[stage]) + panel * S::K_PANEL, 0},
@@ -477,22 +544,25 @@ const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2] = {preprocess_rows
                                                                  preprocess_rows<__nv_bfloat16>};
 
 const fused_sm80_bwd_kernel fused_sm80_bwd_dsink = sum_dsink;
+const fused_sm80_bwd_kernel fused_sm80_bwd_dbias_zeros = write_dbias_zeros;
+const fused_sm80_bwd_kernel fused_sm80_bwd_dbias[3] = {round_dbias<__half>, round_dbias<__nv_bfloat16>,
+                                                       round_dbias<float>};
 
 #define DENSE_DQ(HEAD_DIM)                                                                                             \
     {                                                                                                                  \
         backward_dq<__half, HEAD_DIM>, backward_dq<__nv_bfloat16, HEAD_DIM>                                            \
     }
-#define FAMILY_DQ(HEAD_DIM)                                                                                            \
+#define FAMILY_DQ(HEAD_DIM, ATTRIBUTES)                                                                                \
     {                                                                                                                  \
-        backward_dq_family<__half, HEAD_DIM>, backward_dq_family<__nv_bfloat16, HEAD_DIM>                              \
+        backward_dq_family<__half, HEAD_DIM, ATTRIBUTES>, backward_dq_family<__nv_bfloat16, HEAD_DIM, ATTRIBUTES>      \
     }
 
 const struct fused_sm80_bwd_dq_row fused_sm80_bwd_dq[] = {
-    {64, sizeof(DqSmem<64>), {DENSE_DQ(64), FAMILY_DQ(64)}},
-    {128, sizeof(DqSmem<128>), {DENSE_DQ(128), FAMILY_DQ(128)}},
-    {192, sizeof(DqFamily<192>::Smem), {{NULL, NULL}, FAMILY_DQ(192)}},
-    {256, sizeof(DqFamily<256>::Smem), {{NULL, NULL}, FAMILY_DQ(256)}},
-    {0, 0, {{NULL, NULL}, {NULL, NULL}}},
+    {64, sizeof(DqSmem<64>), {DENSE_DQ(64), FAMILY_DQ(64, Family), FAMILY_DQ(64, Score)}},
+    {128, sizeof(DqSmem<128>), {DENSE_DQ(128), FAMILY_DQ(128, Family), FAMILY_DQ(128, Score)}},
+    {192, sizeof(DqFamily<192>::Smem), {{NULL, NULL}, FAMILY_DQ(192, Family), FAMILY_DQ(192, Score)}},
+    {256, sizeof(DqFamily<256>::Smem), {{NULL, NULL}, FAMILY_DQ(256, Family), FAMILY_DQ(256, Score)}},
+    {0, 0, {{NULL, NULL}, {NULL, NULL}, {NULL, NULL}}},
 };
 
 } /* extern "C" */

@@ -8,6 +8,7 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm80/bwd/tiles.cuh"
+#include "kernels/sm80/score.cuh"
 
 namespace sm80_bwd {
 
@@ -180,6 +181,53 @@ __device__ __forceinline__ void cap_scores(Accumulator<M16, N8> &s, Accumulator<
                 dp.at[m][n][i] *= 4.0f * u * (1.0f - u);
                 s.at[m][n][i] = 1.0f - 2.0f * u;
             }
+}
+
+/* Where this thread's first element of S^T is; `query` counts from the warp's first one. */
+__device__ __forceinline__ ScorePlace place_of(const FamilyStep &step, int query)
+{
+    const int lane = forget(threadIdx.x) % LANES;
+    return {step.facts->sequence.number,       step.head,
+            step.query + query + lane % 4 * 2, step.key + lane / 4,
+            step.facts->sequence.q_len,        step.facts->sequence.kv_len};
+}
+
+/* Adds dS^T to the sums of dBias. */
+template <int M16, int N8>
+__device__ __forceinline__ void add_dbias(const Accumulator<M16, N8> &ds, const Params &params, const FamilyStep &step,
+                                          int query)
+{
+    const ScorePlace at = place_of(step, query);
+    const int64_t row_elements = params.kv_len; /* of the longest sequence */
+    float *first = params.dbias.sums + at.sequence * params.dbias.sequence_elements +
+                   at.head * params.dbias.head_elements + at.row * row_elements + at.key;
+    const int rows = at.q_len - at.row, keys = at.kv_len - at.key;
+#pragma unroll
+    for (int m = 0; m < M16; ++m)
+#pragma unroll
+        for (int n = 0; n < N8; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int row = 8 * n + i % 2, key = 16 * m + i / 2 * 8;
+                if (row < rows && key < keys)
+                    atomicAdd(first + row * row_elements + key, ds.at[m][n][i]);
+            }
+}
+
+/* Adds ALiBi or a bias to S^T. */
+template <typename T, int M16, int N8>
+__device__ __forceinline__ void add_to_scores_of(Accumulator<M16, N8> &s, const Params &params, const FamilyStep &step,
+                                                 int query)
+{
+    add_to_scores<T>(params.score, place_of(step, query), [&](const auto &add) {
+#pragma unroll
+        for (int m = 0; m < M16; ++m)
+#pragma unroll
+            for (int n = 0; n < N8; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    add(s.at[m][n][i], 8 * n + i % 2, 16 * m + i / 2 * 8);
+    });
 }
 
 /* Makes dO V^T the dP of dropout, M times it. Returns a bit for each element that is kept. */
@@ -414,6 +462,8 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
         }
         if (params.family.softcap.inner != 0.0f)
             cap_scores(p, ds, params.family.softcap.inner);
+        if constexpr (Attributes::SCORE)
+            add_to_scores_of<T>(p, params, step, query);
     }
     probabilities(p, params.scale_log2, at.lse2 + query * sizeof(float));
     if constexpr ((Attributes::FAMILY || Attributes::SPARSE) && MASKED)
@@ -429,6 +479,10 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 ds.at[m][n][i] *= p.at[m][n][i];
+    if constexpr (Attributes::SCORE) {
+        if (params.dbias.sums != NULL)
+            add_dbias(ds, params, step, query);
+    }
     pack_fragments<T>(ds_fragments, ds);
     if (Attributes::FAMILY) { /* dV takes P without what is dropped, dS all of it */
         if (kept != ~0u)

@@ -5,6 +5,7 @@
 #include "kernels/device/registers.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/sm80/fwd/work.cuh"
+#include "kernels/sm80/score.cuh"
 
 namespace sm80_fwd {
 
@@ -149,6 +150,28 @@ template <typename Tile> __device__ __forceinline__ void cap_scores(Scores<Tile>
                 scores.s[m][n][i] = 1.0f - __fdividef(2.0f, 1.0f + exp2_approx(scores.s[m][n][i] * inner));
 }
 
+/* Adds ALiBi or a bias to scores, of which scale_log2 / log2(e) makes logits. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void add_to_scores_of(Scores<Tile> &scores, const Params &params, const FamilyTile &tile)
+{
+    const int lane = threadIdx.x % WARP;
+    const ScorePlace at = {tile.facts->sequence,
+                           tile.facts->head,
+                           tile.row + lane / 4,
+                           tile.key + lane % 4 * 2,
+                           tile.row + tile.kv_len - tile.diagonal,
+                           tile.kv_len};
+    add_to_scores<T>(params.score, at, [&](const auto &add) {
+#pragma unroll
+        for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
+#pragma unroll
+            for (int n = 0; n < Tile::BLOCK_N / 8; ++n)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    add(scores.s[m][n][i], 16 * m + i / 2 * 8, 8 * n + i % 2);
+    });
+}
+
 /* Replaces the row maxima that are too small. `base`: what is subtracted from the exponents; `alpha`: the factor by
  * which O and the sums have to be rescaled. Returns whether the max of any row of the warp changed. */
 template <typename Tile, bool MASKED>
@@ -291,6 +314,8 @@ __device__ __forceinline__ void compute_tile(Accumulators<Tile> &acc, Loader &lo
         loader.copy(params);
         if (params.family.softcap.inner != 0.0f)
             cap_scores<Tile>(scores, params.family.softcap.inner);
+        if constexpr (Attributes::SCORE)
+            add_to_scores_of<T, Tile>(scores, params, tile);
         if (MASKED)
             mask_family<Tile>(scores, params, tile);
     } else if constexpr (MASKED && Attributes::SPARSE) {

@@ -159,13 +159,13 @@ static const struct {
     {"null", ATTN_CUDA, ~0u}};
 
 /* What fused_sm80 adds to scores and sums. */
-enum { SM80_SCORE_ATTRIBUTES = ATTN_WITH_SINK };
+enum { SM80_SCORE_ATTRIBUTES = ATTN_WITH_SINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS };
 
 /* What one direction of an implementation computes besides. */
 static unsigned of_direction(const struct attn_impl *impl, enum attn_mode mode)
 {
     if (strcmp(impl->name, "fused_sm80") == 0)
-        return SM80_SCORE_ATTRIBUTES | (mode == ATTN_BWD ? ATTN_WITH_DSINK : 0);
+        return SM80_SCORE_ATTRIBUTES | (mode == ATTN_BWD ? ATTN_WITH_DSINK | ATTN_WITH_DBIAS : 0);
     if (mode == ATTN_BWD)
         return 0;
     return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK | ATTN_WITH_8_BIT : 0;
@@ -352,6 +352,46 @@ static void invariant_decode_has_no_splits(void **state)
     assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
 }
 
+/* What fused_sm80's backward says of a bias whose dBias is asked for; "" where it takes it. */
+static const char *sm80_says(struct attn_problem p, bool deterministic)
+{
+    static struct attn_message why;
+    const struct attn_request request = {.problem = &p,
+                                         .device = &gpu,
+                                         .mode = ATTN_BWD,
+                                         .deterministic = deterministic,
+                                         .outputs = attn_default_outputs(ATTN_BWD) | ATTN_DBIAS};
+    why.text[0] = '\0';
+    const enum attn_status status = attn_fused_sm80.accepts(&request, &why);
+    assert_int_equal(status == ATTN_OK, why.text[0] == '\0');
+    if (status == ATTN_OK) /* sums in fp32, of which there are as many as elements of the bias */
+        assert_true(attn_fused_sm80.workspace_bytes(&request) >=
+                    (size_t)(p.bias_batch * p.bias_heads * p.q_len * p.kv_len) * sizeof(float));
+    return why.text;
+}
+
+static void sm80_refuses_some_biases(void **state)
+{
+    struct attn_problem p = dense, one;
+    (void)state;
+    p.dtype = p.bias_dtype = ATTN_BF16;
+    p.bias_batch = p.batch, p.bias_heads = p.q_heads;
+    assert_string_equal(sm80_says(p, false), "");
+    assert_string_equal(sm80_says(p, true), "");
+    one = p, one.bias_dtype = ATTN_FP32;
+    assert_string_equal(sm80_says(one, false), "");
+    one = p, one.bias_heads = 1;
+    assert_string_equal(sm80_says(one, false), "");
+    assert_string_equal(sm80_says(one, true),
+                        "the deterministic backward computes no dBias that sequences or heads share");
+    one = p, one.softcap = 30;
+    assert_string_equal(sm80_says(one, false), "computes no dBias beside a softcap");
+    one = p, one.has_alibi = true;
+    assert_string_equal(sm80_says(one, false), "takes no bias beside ALiBi");
+    one = p, one.bias_dtype = ATTN_FP16;
+    assert_string_equal(sm80_says(one, false), "takes a bias in fp32 or in the type of the inputs");
+}
+
 /* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
  * elsewhere, with tiles that fit. */
 static void all_fits_into_99_kb(void **state)
@@ -522,6 +562,7 @@ int main(void)
         cmocka_unit_test(windows_alone_have_no_lists),
         cmocka_unit_test(every_tile_rounds_dq),
         cmocka_unit_test(sm90_has_masks_of_128),
+        cmocka_unit_test(sm80_refuses_some_biases),
         cmocka_unit_test(sm90_takes_8_bits_forward),
 #endif
     };

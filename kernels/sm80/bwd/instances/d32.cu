@@ -4,5 +4,5 @@
 using namespace sm80_bwd;
 
 extern "C" const struct fused_sm80_bwd_tile fused_sm80_bwd_d32[] = {
-    TILE_ROW("d32_kv128q64", Sm80BwdD32, NO, YES, NO, YES,
+    TILE_ROW("d32_kv128q64", Sm80BwdD32, NO, YES, NO, YES, YES,
              "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory"){}};
