@@ -520,6 +520,22 @@ __device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds
     }
 }
 
+/* accumulate_own of CHUNK_Q queries, from `query` on. */
+template <typename Tile, typename T, bool MASKED, typename Attributes>
+__device__ __forceinline__ void accumulate_chunk(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+                                                 int first_query, int query, const Params &params, int diagonal,
+                                                 int keys, const FamilyStep &step)
+{
+    using S = Traits<Tile>;
+    ScoreFragments<Tile> p, ds;
+    score_chunk<Tile, T, MASKED, Attributes>(p, ds, at, query, params, diagonal + query, keys, step);
+    store_fragments(at.ds, (first_query + query) / 16, ds);
+    if (S::EXCHANGE)
+        store_fragments(at.p, (first_query + query) / 16, p);
+    gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+    gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+}
+
 /* The products of one step over this warp's own queries: dV += P^T dO, dK += dS^T Q; P and dS to shared memory. */
 template <typename Tile, typename T, bool MASKED, typename Attributes>
 __device__ __forceinline__ void accumulate_own(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
@@ -527,19 +543,18 @@ __device__ __forceinline__ void accumulate_own(Gradient<Tile> &dk, Gradient<Tile
                                                const FamilyStep &step)
 {
     using S = Traits<Tile>;
+    if constexpr (Attributes::SCORE) { /* unrolled it would spill */
+#pragma unroll 1
+        for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q)
+            accumulate_chunk<Tile, T, MASKED, Attributes>(dk, dv, at, first_query, query, params, diagonal, keys, step);
+    } else {
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
 #else /* without uniform offsets in ldmatrix the addresses of two chunks do not fit the registers */
 #pragma unroll 1
 #endif
-    for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q) {
-        ScoreFragments<Tile> p, ds;
-        score_chunk<Tile, T, MASKED, Attributes>(p, ds, at, query, params, diagonal + query, keys, step);
-        store_fragments(at.ds, (first_query + query) / 16, ds);
-        if (S::EXCHANGE)
-            store_fragments(at.p, (first_query + query) / 16, p);
-        gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
-        gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+        for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q)
+            accumulate_chunk<Tile, T, MASKED, Attributes>(dk, dv, at, first_query, query, params, diagonal, keys, step);
     }
 }
 
