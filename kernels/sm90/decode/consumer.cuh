@@ -4,8 +4,8 @@
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/memory.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/device/softmax.cuh"
-#include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/decode/combine.cuh"
 #include "kernels/sm90/decode/rows.cuh"
@@ -39,36 +39,6 @@ __device__ __forceinline__ void start_scores(float (&s)[Tile::SCORES], uint32_t 
             s, q + (panel * Tile::Q_PANEL_BYTES + within) / 16, k + (panel * Tile::KV_PANEL_BYTES + within) / 16,
             step > 0);
     }
-    wgmma_commit();
-}
-
-/* The warp's rows of Q as operands in registers, of a stage at `q` in shared memory. */
-template <typename Tile>
-__device__ __forceinline__ void load_query(uint32_t (&query)[Tile::HEAD_DIM / 16][4], uint32_t q)
-{
-    const int lane = threadIdx.x % 32;
-    const uint32_t warp_rows = q + threadIdx.x / 32 * 16 * ROW_BYTES;
-#pragma unroll
-    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step)
-        ldmatrix_x4(query[step],
-                    warp_rows + step / 4 * Tile::Q_PANEL_BYTES + swizzle_128b(lane % 16, step % 4 * 2 + lane / 16));
-}
-
-/* The same as start_scores with Q in registers: it is not read from shared memory for every tile, which with 8 bits is
- * the busiest part of a multiprocessor. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores_of(float (&s)[Tile::SCORES], uint32_t (&query)[Tile::HEAD_DIM / 16][4],
-                                                uint32_t k)
-{
-    wgmma_hold(s);
-#pragma unroll
-    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step)
-        wgmma_hold(query[step]);
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step)
-        wgmma<T, Tile::TILE_KEYS>::template registers<WGMMA_K_MAJOR>(
-            s, query[step], k + (step / 4 * Tile::KV_PANEL_BYTES + step % 4 * 32) / 16, step > 0);
     wgmma_commit();
 }
 
@@ -284,16 +254,18 @@ template <typename T, typename Tile>
 __device__ __forceinline__ PartView view_of(SharedStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
                                             const RowTile &tile, const PipelineState<Q_STAGES> &q)
 {
-    const int rows = int(rows_of_slot(params)) - threadIdx.x / 32 * 16;
+    PartView view = {seen_keys(params, part, 0),
+                     seen_keys(params, part, new_rows(params, part) - 1),
+                     score_scale<Tile>(params, part, tile.kv_head),
+                     &smem.q_empty[q.stage],
+                     shared_address(smem.q[q.stage]),
+                     2};
 
-    return {seen_keys(params, part, 0),
-            seen_keys(params, part, new_rows(params, part) - 1),
-            score_scale<Tile>(params, part, tile.kv_head),
-            &smem.q_empty[q.stage],
-            shared_address(smem.q[q.stage]),
-            rows > 8   ? 2
-            : rows > 0 ? 1
-                       : 0};
+    if constexpr (Tile::SKIPS_ROWS) {
+        const int rows = int(rows_of_slot(params)) - int(threadIdx.x / 32 * 16);
+        view.halves = keep_uniform(rows > 8 ? 2 : rows > 0 ? 1 : 0); /* else it is found again for every tile */
+    }
+    return view;
 }
 
 /* Neighbouring key tiles of a part; is_end: the last ones, behind whose products Q is released. */
@@ -348,36 +320,34 @@ compute_tiles(SharedStorage<Tile> &smem, const PartOf<Tile> &part, const PartVie
     }
 }
 
-/* The same, and the next tile's scores are computed during the softmax. The numbers are the same. */
+/* The same, and the next tile's scores are computed during the softmax. The numbers are the same. Q stays in shared
+ * memory: products with Q in registers hold the warp until they have read them, which is as long as they take. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void compute_tiles_overlapped(SharedStorage<Tile> &smem, const PartOf<Tile> &part,
                                                          const PartView &view, const TileRange &tiles, ThreadRows &rows,
                                                          float (&o)[Tile::OUTPUTS][Tile::COLUMNS / 2],
                                                          PipelineState<Tile::SLOTS> &kv)
 {
+    const uint32_t query = wgmma_k_major(view.query);
     int key = tiles.first * Tile::TILE_KEYS;
     float s[Tile::SCORES];
-    uint32_t query[Tile::HEAD_DIM / 16][4];
 
     if (tiles.count == 0) {
         release(view.q_empty);
         return;
     }
-    load_query<Tile>(query, view.query);
     mbarrier_wait(shared_address(&smem.kv_full[kv.stage]), kv.phase);
-    start_scores_of<T, Tile>(s, query, wgmma_k_major(shared_address(smem.kv[kv.stage])));
+    start_scores<T, Tile>(s, query, wgmma_k_major(shared_address(smem.kv[kv.stage])));
     finish_scores(s);
     release(&smem.kv_empty[kv.stage]);
     kv.advance();
-    if (tiles.is_end)
-        release(view.q_empty); /* Q is in registers */
 #pragma unroll 1
     for (int tile = 0; tile < tiles.count - 1; ++tile, key += Tile::TILE_KEYS) {
         float next[Tile::SCORES];
         PipelineState<Tile::SLOTS> k = kv; /* behind V of this tile */
         k.advance();
         mbarrier_wait(shared_address(&smem.kv_full[k.stage]), k.phase);
-        start_scores_of<T, Tile>(next, query, wgmma_k_major(shared_address(smem.kv[k.stage])));
+        start_scores<T, Tile>(next, query, wgmma_k_major(shared_address(smem.kv[k.stage])));
         finish_tile<T, Tile>(s, smem, part, view, key, rows, o, kv);
         wgmma_hold(next);
         release(&smem.kv_empty[kv.stage]);
@@ -386,6 +356,8 @@ __device__ __forceinline__ void compute_tiles_overlapped(SharedStorage<Tile> &sm
         for (int i = 0; i < Tile::SCORES; ++i)
             s[i] = next[i];
     }
+    if (tiles.is_end)
+        release(view.q_empty);
     finish_tile<T, Tile>(s, smem, part, view, key, rows, o, kv);
 }
 
