@@ -12,12 +12,10 @@ const struct attn_impl *const *attn_registry(void)
 {
     static const struct attn_impl *const table[] = {
 #ifdef FABENCH_WITH_CUDA
-        &attn_fused_sm90,
-        &attn_fused_sm80,
+        &attn_fused_sm90, &attn_fused_sm80,
         &attn_fused_v1,
 #endif
-        &attn_fused_cpu,
-        NULL,
+        &attn_fused_cpu,  NULL,
     };
     return table;
 }

@@ -9,8 +9,7 @@ __device__ __forceinline__ uint4 half_of(uint4 a, uint4 b)
 }
 
 /* Sixteen elements at a time. reads_alone: what it would never write keeps the compiler from leaving out the reads. */
-__global__ __launch_bounds__(THREADS, 4) void copy_kernel(const uint4 *from, uint4 *to, int64_t count,
-                                                           bool reads_alone)
+__global__ __launch_bounds__(THREADS, 4) void copy_kernel(const uint4 *from, uint4 *to, int64_t count, bool reads_alone)
 {
     for (int64_t first = blockIdx.x * (int64_t)(THREADS * LOADS) + threadIdx.x; first < count;
          first += gridDim.x * (int64_t)(THREADS * LOADS)) {
