@@ -85,7 +85,7 @@ static double estimated_time(const struct attn_request *request, const struct at
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
-    if (tile->has_ranges) /* one for each head_dim */
+    if (!tile->is_dense) /* one for each head_dim */
         return tile->q.step_time;
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
@@ -102,7 +102,7 @@ static bool takes(const struct attn_request *request, const struct attn_tile *co
 {
     const struct fused_sm90_bwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
+    return common->head_dim == request->problem->head_dim && tile->is_dense == (attn_attributes(request) == 0) &&
            tile->has_lists == (request->problem->mask_block != 0);
 }
 
@@ -128,7 +128,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const enum attn_status status = check_grid(p, tile, why);
     if (status != ATTN_OK)
         return status;
-    if (tile->has_ranges && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
+    if (!tile->is_dense && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the backward takes lengths up to %d with windows, packed sequences and block masks",
                          (int)FAMILY_MAX_LEN);
@@ -186,11 +186,11 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
 
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     const struct sm90_bwd_parts parts =
-        tile->has_ranges ? (struct sm90_bwd_parts){.part_steps = INT32_MAX / 2,
-                                                   .max_parts = 1,
-                                                   .kind = SM90_BWD_EQUAL_PARTS,
-                                                   .head_works = shape.kv_tiles}
-                         : sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
+        !tile->is_dense ? (struct sm90_bwd_parts){.part_steps = INT32_MAX / 2,
+                                                  .max_parts = 1,
+                                                  .kind = SM90_BWD_EQUAL_PARTS,
+                                                  .head_works = shape.kv_tiles}
+                        : sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
     params->shift = shape.shift;
     params->q_len = shape.q_len;
     params->kv_len = shape.kv_len;
@@ -224,7 +224,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
     params->dqk_scale = p->scale * params->dv_scale;
     params->causal = shape.causal;
-    params->prefetches = !tile->has_ranges && prefetches_operands(p, request->device->l2_bytes);
+    params->prefetches = tile->is_dense && prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
     params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
     if (tile->has_lists) /* whose work tiles are not in the order of heads */
@@ -307,7 +307,7 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     params->dk_rows = t->dk;
     params->dv_rows = t->dv;
     params->lse = t->lse;
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         set_ranges(params, request, t, tile, workspace);
     workspace += space.list_bytes;
     params->stats = (float *)(void *)workspace;
@@ -337,7 +337,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
     enum attn_status status =
-        encode_maps(p, tensors, tile->q.queries, tile->has_ranges && !tile->has_lists, &params, why);
+        encode_maps(p, tensors, tile->q.queries, !tile->is_dense && !tile->has_lists, &params, why);
     if (status != ATTN_OK)
         return status;
     set_problem(&params, request, tile);
@@ -381,7 +381,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                         .is_pass = true,
                                         .overlaps_previous = true};
     const struct family_tiling tiling = tiling_of(p, tile);
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         status =
             family_launch_schedule(request, tensors, &tiling, tile->has_lists ? params.section_heads : 1, 1, run, why);
     if (status == ATTN_OK)

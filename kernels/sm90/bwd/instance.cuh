@@ -50,7 +50,7 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
 #define WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY, WORK, HAS_LISTS, IS_LOOP)                                             \
     {{{NAME, SUMMARY}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE, WORK>()},                                           \
      {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, IS_LOOP, 1, false},                                                     \
-     true,                                                                                                             \
+     false,                                                                                                            \
      HAS_LISTS,                                                                                                        \
      {{kernel_of<With<TILE<__half>, WORK, Plain>, false>(),                                                            \
        kernel_of<With<TILE<__nv_bfloat16>, WORK, Plain>, false>()},                                                    \
@@ -67,7 +67,7 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK), Dense>()},            \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
-     false,                                                                                                            \
+     true,                                                                                                             \
      false,                                                                                                            \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 

@@ -292,7 +292,7 @@ __device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &
     const int slot = work_slot(smem, at);
     const WorkTileOf<Tile> &work = smem.work[slot];
     int key = at.first_key + at.warp * 16;
-    if constexpr (Tile::Work::HAS_RANGES) /* not kept in a register over the steps */
+    if constexpr (!Tile::Work::IS_DENSE) /* not kept in a register over the steps */
         key = own_kv_tile<Tile>(work) * KV_TILE + at.warp_row;
 
     if (S::TAKES_MORE) { /* where the next step's dS will be */

@@ -111,8 +111,8 @@ typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
 struct fused_sm90_bwd_tile {
     struct attn_tile tile;
     struct sm90_bwd_q_tile q;
-    bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
-    bool has_lists;                      /* with has_ranges: block masks in place of these */
+    bool is_dense;                       /* otherwise windows and packed lengths */
+    bool has_lists;                      /* not dense: block masks in place of these */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 

@@ -11,7 +11,7 @@
 namespace sm90_bwd {
 
 struct Ranges {
-    static constexpr bool HAS_RANGES = true, HAS_LISTS = false;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = false;
     struct StepList {};
 
     struct WorkTile : fused_sm90_bwd_work_tile {

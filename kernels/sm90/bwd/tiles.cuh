@@ -204,7 +204,7 @@ template <typename Tile> __device__ __forceinline__ int summed_tile(const Params
 template <typename Tile> __device__ __forceinline__ int head_tiles(const Params &params)
 {
     constexpr int MULTIPLE = Traits<Tile>::ROW_BLOCK_TILES;
-    if constexpr (Tile::Work::HAS_RANGES)
+    if constexpr (!Tile::Work::IS_DENSE)
         return params.row_blocks * MULTIPLE;
     return (params.q_tiles + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
 }
@@ -220,7 +220,7 @@ template <typename Tile>
 __device__ __forceinline__ int tile_index(const Params &params, const WorkTileOf<Tile> &work, int batch, int head,
                                           int tile)
 {
-    if constexpr (Tile::Work::HAS_RANGES && !Tile::Work::HAS_LISTS)
+    if constexpr (!Tile::Work::IS_DENSE && !Tile::Work::HAS_LISTS)
         return work.first_q_tile + head * head_tiles<Tile>(params) + tile;
     else
         return tile_index<Tile>(params, batch, head, tile);

@@ -89,7 +89,7 @@ static double estimated_time(const struct attn_request *request, const struct at
 
     if (tile->cluster > request->device->multiprocessors)
         return INFINITY;
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         return tile->cost;
     const double keys = request->problem->causal ? causal_keys(request, tile) : full_work_of(request, tile).keys;
 
@@ -101,7 +101,7 @@ static bool takes(const struct attn_request *request, const struct attn_tile *co
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
+    return common->head_dim == request->problem->head_dim && tile->is_dense == (attn_attributes(request) == 0) &&
            tile->has_softcap == (request->problem->softcap != 0.0f) &&
            tile->has_lists == (request->problem->mask_block != 0);
 }
@@ -229,7 +229,7 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
     enum attn_status (*const encode)(CUtensorMap *, const char *, const struct attn_tensor *,
                                      const struct attn_problem *, int64_t, int64_t, int, struct attn_message *) =
-        tile->has_ranges && !tile->has_lists ? tensor_map_encode_ranges : tensor_map_encode;
+        !tile->is_dense && !tile->has_lists ? tensor_map_encode_ranges : tensor_map_encode;
     enum attn_status status = encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
 
     if (status == ATTN_OK)
@@ -245,7 +245,7 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     if (tile->has_softcap)
         params->softcap = softcap_of(p);
     params->o_rows = t->o;
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         set_ranges(params, request, t, tile, workspace);
     else
         set_parts(params, request, tile, workspace);
@@ -262,14 +262,14 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (tile->cluster > request->device->multiprocessors)
         return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
                          tile->cluster, request->device->multiprocessors);
-    const int64_t most = tile->has_ranges ? FAMILY_MAX_LEN : MAX_LEN;
+    const int64_t most = !tile->is_dense ? FAMILY_MAX_LEN : MAX_LEN;
     if (p->q_len > most || p->kv_len > most)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld%s", (long long)most,
-                         tile->has_ranges ? " with windows, packed sequences and block masks" : "");
+                         !tile->is_dense ? " with windows, packed sequences and block masks" : "");
     if (tile->has_softcap && family_check_softcap(p, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     const struct family_tiling tiling = tiling_of(tile);
-    if (tile->has_ranges && family_check_grid(p, &tiling, p->q_heads, why) != ATTN_OK)
+    if (!tile->is_dense && family_check_grid(p, &tiling, p->q_heads, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     const int64_t row_tiles = row_tiles_of(p, tile);
     const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
@@ -289,7 +289,7 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (!tile)
         return 0;
-    if (tile->has_ranges) {
+    if (!tile->is_dense) {
         const struct family_tiling tiling = tiling_of(tile);
         return family_schedule_bytes(request->problem, &tiling) + COUNTER_BYTES;
     }
@@ -309,7 +309,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
-    if (tile->has_ranges) {
+    if (!tile->is_dense) {
         const struct family_tiling tiling = tiling_of(tile);
         status = family_launch_schedule(request, tensors, &tiling, tile->has_lists ? list_groups_of(request, tile) : 1,
                                         1, run, why);

@@ -267,7 +267,7 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     const Params &params = c.params;
     RowState &rows = c.rows;
     /* Dense attention has no mask in the main loop of a part. */
-    const int first = Consumer::Work::HAS_RANGES ? c.part_begin : 0;
+    const int first = !Consumer::Work::IS_DENSE ? c.part_begin : 0;
 
     if constexpr (Tile::CHECKS_AFTER_EXP) {
         rows.sum[0] = c.sum[0];

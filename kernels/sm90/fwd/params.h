@@ -85,9 +85,9 @@ struct fused_sm90_fwd_tile {
     int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim; of pairs under load */
     int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
     bool has_parts;                      /* work tiles without a mask may have parts */
-    bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
-    bool has_softcap;                    /* with has_ranges */
-    bool has_lists;                      /* with has_ranges: block masks in place of these */
+    bool is_dense;                       /* otherwise windows and packed lengths */
+    bool has_softcap;                    /* not dense */
+    bool has_lists;                      /* not dense: block masks in place of these */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 

@@ -24,7 +24,7 @@ using D64Softcap = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Softcap>;
      100,                                                                                                              \
      0,                                                                                                                \
      false,                                                                                                            \
-     true,                                                                                                             \
+     false,                                                                                                            \
      HAS_SOFTCAP,                                                                                                      \
      false,                                                                                                            \
      {{fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>},                   \
