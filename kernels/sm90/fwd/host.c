@@ -195,8 +195,11 @@ static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
 {
     static const double ODD[] = {0.99999943, -0.33328251, 0.1325898, -0.05005626, 0.01292961}, LARGEST = 0.75;
     const double x = (double)p->scale / (double)p->softcap; /* of one Q K^T */
-    struct sm90_fwd_softcap softcap = {.inner = family_softcap_of(p).inner, .largest = -1};
+    struct sm90_fwd_softcap softcap = {
+        .inner = family_softcap_of(p).inner, .largest = -1, .near = family_softcap_near_of(p)};
 
+    for (int k = 0; k < 3; ++k)
+        softcap.near_log2[k] = softcap.near.odd[k] * p->softcap * LOG2_E;
     /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
     if (fabs(x) < 1e-3 || fabs(x) > 1e3)
         return softcap;

@@ -13,6 +13,7 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
 #include "kernels/family/lengths.h"
+#include "kernels/family/softcap_near.h"
 #include "kernels/family/tile_lists.h"
 #include "kernels/family/window.h"
 #include "kernels/family/work_order.h"
@@ -42,6 +43,8 @@ struct sm90_fwd_softcap {
     float inner;   /* e^2x is 2^(inner Q K^T) */
     float largest; /* up to this |Q K^T| tanh x is Q K^T times a polynomial in its square; -1: never */
     float odd[5];  /* its coefficients, the constant one first */
+    struct family_softcap_near near;
+    float near_log2[3]; /* near.odd times softcap log2(e) */
 };
 
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */

@@ -160,8 +160,10 @@ struct Dense {
 /* Scores as they are: the softmax multiplies them with scale * log2(e). */
 struct Plain {
     static constexpr bool KEEPS_MINUS_INFINITY = true;
+    static constexpr bool IS_PLAIN = true;
 
-    /* Called with the accumulator of S = Q K^T, ahead of the mask. */
+    /* Called with the accumulator of S = Q K^T, ahead of the mask; where the main loop can leave scores as they are
+     * (LEAVES_SCORES) only of blocks that are masked, and of a work tile's first one. */
     template <int SCORES> __device__ __forceinline__ static void apply(float (&)[SCORES], const Params &) {}
 };
 
