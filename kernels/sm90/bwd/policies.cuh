@@ -113,9 +113,11 @@ struct Dense {
     }
 };
 
-/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. Nothing is
- * asked of it yet. */
-struct Plain {};
+/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. Softcap:
+ * softcap.cuh. */
+struct Plain {
+    static constexpr bool HAS_SLOPE = false; /* dS has another factor, which comes from the score */
+};
 
 template <typename Tile> using WorkTileOf = typename Tile::Work::WorkTile;
 
