@@ -71,10 +71,10 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                          last_headroom_of<T>(LAG_NORMAL)};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2], weight[2], sum[2];
         uint32_t p[S::SCORES / 2];
-        bool moved;
+        bool moved, were_large = false;
         Consumer<T, Tile, PING_PONG> c = {
-            smem, params, consumer, tile,   k,   v,     query,      first_k, first_v,   q_fragments, s,     o,
-            p,    rows,   alpha,    weight, sum, moved, part_begin, edges,   first_key, thread_row,  shift, lane};
+            smem, params, consumer, tile, k,          v,     query,      first_k, first_v,   q_fragments, s,     o,   p,
+            rows, alpha,  weight,   sum,  were_large, moved, part_begin, edges,   first_key, thread_row,  shift, lane};
 
         if constexpr (!Work::IS_DENSE) {
 #pragma unroll 1

@@ -165,6 +165,29 @@ static int64_t list_groups_of(const struct attn_request *request, const struct f
     return attn_tiles(request->device->multiprocessors, group_tiles);
 }
 
+/* tanh x = x (c0 + c1 x^2 + ... + c4 x^8) up to |x| = 0.75, by least relative error: below 6e-7. */
+static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
+{
+    static const double ODD[] = {0.99999943, -0.33328251, 0.1325898, -0.05005626, 0.01292961}, LARGEST = 0.75;
+    const double x = (double)p->scale / (double)p->softcap; /* of one Q K^T */
+    struct sm90_fwd_softcap softcap = {
+        .inner = family_softcap_of(p).inner, .largest = -1, .near = family_softcap_near_of(p)};
+
+    const float square = softcap.near.largest * softcap.near.largest;
+    for (int k = 0; k < 3; ++k)
+        softcap.near_log2[k] = softcap.near.largest < 0 ? NAN /* no score is small */
+                                                        : softcap.near.odd[k] * p->softcap * LOG2_E;
+    softcap.near_limit_log2 =
+        softcap.near.largest * (softcap.near_log2[0] + square * (softcap.near_log2[1] + square * softcap.near_log2[2]));
+    /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
+    if (fabs(x) < 1e-3 || fabs(x) > 1e3)
+        return softcap;
+    softcap.largest = (float)(LARGEST / fabs(x));
+    for (int k = 0; k < 5; ++k)
+        softcap.odd[k] = (float)(ODD[k] * pow(x, 2 * k + 1));
+    return softcap;
+}
+
 /* Windows and lengths; the counter is behind the list of work tiles in the workspace. */
 static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                        const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile, char *workspace)
@@ -176,7 +199,10 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     params->ranges.window = family_window_of(p);
     params->ranges.sinks = p->has_sink ? t->sink : NULL;
     params->ranges.order = family_work_order_of(p, &tiling, workspace);
-    params->lists = family_tile_lists_of(p, &tiling, workspace);
+    if (tile->has_softcap)
+        params->softcap = softcap_of(p);
+    else
+        params->lists = family_tile_lists_of(p, &tiling, workspace);
     /* K and V of all sequences, for the heads of a section, take about a quarter of the L2. */
     const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),
                   head_bytes = (p->lengths == ATTN_PACKED ? p->total_k : p->kv_len) * p->head_dim * 2 * 2,
@@ -188,25 +214,6 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     if (p->lengths == ATTN_PACKED)
         params->tiles = (int)(family_work_tiles(p, false, tile->block_m) * p->q_heads);
     params->tile_counter = (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
-}
-
-/* tanh x = x (c0 + c1 x^2 + ... + c4 x^8) up to |x| = 0.75, by least relative error: below 6e-7. */
-static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
-{
-    static const double ODD[] = {0.99999943, -0.33328251, 0.1325898, -0.05005626, 0.01292961}, LARGEST = 0.75;
-    const double x = (double)p->scale / (double)p->softcap; /* of one Q K^T */
-    struct sm90_fwd_softcap softcap = {
-        .inner = family_softcap_of(p).inner, .largest = -1, .near = family_softcap_near_of(p)};
-
-    for (int k = 0; k < 3; ++k)
-        softcap.near_log2[k] = softcap.near.odd[k] * p->softcap * LOG2_E;
-    /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
-    if (fabs(x) < 1e-3 || fabs(x) > 1e3)
-        return softcap;
-    softcap.largest = (float)(LARGEST / fabs(x));
-    for (int k = 0; k < 5; ++k)
-        softcap.odd[k] = (float)(ODD[k] * pow(x, 2 * k + 1));
-    return softcap;
 }
 
 /* Parts of the last work tiles, and the workspace. */
@@ -244,9 +251,6 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     params->lse = t->lse;
     fused_sm90_fwd_set_shape(params, request, rows_of(tile));
     params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
-    params->softcap = (struct sm90_fwd_softcap){.inner = 0};
-    if (tile->has_softcap)
-        params->softcap = softcap_of(p);
     params->o_rows = t->o;
     if (!tile->is_dense)
         set_ranges(params, request, t, tile, workspace);

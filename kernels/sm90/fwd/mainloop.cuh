@@ -143,7 +143,7 @@ template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct 
     static constexpr bool PING_PONG = TAKES_TURNS;
     static constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
     /* Scores of a softcap stay what they are where they are small (softcap.cuh). */
-    static constexpr bool LEAVES_SCORES = !Score::IS_PLAIN && !Tile::CHECKS_AFTER_EXP;
+    static constexpr bool LEAVES_SCORES = !Score::IS_PLAIN;
     static constexpr uint32_t STAGE_STEP = S::PANELS * S::KV_PANEL_BYTES / 16; /* of an operand, to the next stage */
 
     SharedStorage<Tile> &smem;
@@ -162,6 +162,7 @@ template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct 
     float (&sum)[2];    /* AFTER_EXP: the row sums with the newest block, which those of rows are without */
     /* Whether the warp has moved its row max in the newest block; then O still refers to the one before. With
      * correct_largest: a score was above its limit, whether the row max has moved or not; then `weight` is set. */
+    bool &were_large; /* scores of a softcap in the newest block */
     bool &moved;
     /* Blocks of keys are counted from the first one of this part of the work tile. */
     const int &part_begin;
@@ -333,7 +334,7 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     }
     if constexpr (SCHEDULE.releases_k_late)
         release_and_advance(smem.k_empty, c.k);
-    if constexpr (LEAVES_SCORES) {
+    if constexpr (LEAVES_SCORES && !Tile::CHECKS_AFTER_EXP) {
         float top_log2[2];
         score_row_max(top_log2, c.s, is_left, params);
         c.moved = move_to_row_max<CORRECTS>(top_log2, rows, c.alpha);
@@ -348,7 +349,9 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     wgmma_hold(c.p);
     if constexpr (!RELEASES_V_LATE)
         release(&smem.v_empty[done.stage]);
-    if constexpr (Tile::CHECKS_AFTER_EXP)
+    if constexpr (Tile::CHECKS_AFTER_EXP && LEAVES_SCORES)
+        exponentiate_scores_and_check<T>(c.p, c.o, c.s, rows, c.sum, params, n, c.were_large);
+    else if constexpr (Tile::CHECKS_AFTER_EXP)
         exponentiate_and_check<T>(c.p, c.o, c.s, rows, c.sum, params.scale_log2, n);
     else if (LEAVES_SCORES && is_left)
         exponentiate_small<T>(c.p, rows.sum, c.s, rows, params);

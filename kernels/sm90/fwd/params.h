@@ -44,7 +44,8 @@ struct sm90_fwd_softcap {
     float largest; /* up to this |Q K^T| tanh x is Q K^T times a polynomial in its square; -1: never */
     float odd[5];  /* its coefficients, the constant one first */
     struct family_softcap_near near;
-    float near_log2[3]; /* near.odd times softcap log2(e) */
+    float near_limit_log2; /* that logit times log2(e) */
+    float near_log2[3];    /* near.odd times softcap log2(e); NaN: no score is small */
 };
 
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */
@@ -72,8 +73,10 @@ struct fused_sm90_fwd_params {
     struct attn_tensor o_rows;  /* O, for the kernel behind */
     /* Of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges. */
     struct sm90_fwd_ranges ranges;
-    struct sm90_fwd_softcap softcap;
-    struct family_tile_lists lists; /* of kernels for block masks (lists.cuh), with ranges.order and its sinks */
+    union { /* of kernels that have one of them */
+        struct sm90_fwd_softcap softcap;
+        struct family_tile_lists lists; /* for block masks (lists.cuh), with ranges.order and its sinks */
+    };
 };
 
 typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);

@@ -6,8 +6,10 @@
  * (kernels/family/softcap_near.h: up to a logit of about 10 with a softcap of 30), or up to |x| = 0.75 one of five,
  * whose relative error is below 6e-7.
  *
- * BEFORE_EXP there are registers to leave small scores what they are: the row max, which is computed anyway, says
- * whether they are small, and the exponents are computed from them with the polynomial (exponentiate_small). */
+ * Scores that are small stay what they are in the main loop, and the exponents are computed from them with the polynomial
+ * of three terms (exponentiate_small). That they are is known from the largest: BEFORE_EXP the row max, AFTER_EXP from P,
+ * as the polynomial rises everywhere. Where a row max is 0 or more the polynomial may be wrong for large negative scores,
+ * whose weights are below e^-10 of the largest and of which it is off by less than 2^-9 up to e^-16. */
 #pragma once
 
 #include "kernels/device/arithmetic.cuh"
@@ -18,9 +20,10 @@
 namespace sm90_fwd {
 
 struct Softcap {
-    static constexpr bool KEEPS_MINUS_INFINITY = false, IS_PLAIN = false;
+    static constexpr bool KEEPS_MINUS_INFINITY = true, IS_PLAIN = false;
 
-    template <int SCORES> __device__ __forceinline__ static void apply(float (&s)[SCORES], const Params &params)
+    /* Returns whether all scores of the warp were small. */
+    template <int SCORES> __device__ __forceinline__ static bool apply(float (&s)[SCORES], const Params &params)
     {
         const sm90_fwd_softcap &softcap = params.softcap;
         float largest = 0.0f;
@@ -29,13 +32,17 @@ struct Softcap {
             largest = fmaxf(largest, fabsf(s[i]));
         if (!__any_sync(WHOLE_WARP, !(largest <= softcap.near.largest))) {
             multiply(s, softcap.near.odd);
+            return true;
         } else if (!__any_sync(WHOLE_WARP, !(largest <= softcap.largest))) {
             multiply(s, softcap.odd);
         } else {
 #pragma unroll
             for (int i = 0; i < SCORES; ++i)
-                s[i] = 1.0f - __fdividef(2.0f, 1.0f + exp2_approx(softcap.inner * s[i])); /* error 2^-22 */
+                s[i] = s[i] == -INFINITY
+                           ? s[i]
+                           : 1.0f - __fdividef(2.0f, 1.0f + exp2_approx(softcap.inner * s[i])); /* error 2^-22 */
         }
+        return false;
     }
 
   private:
@@ -80,27 +87,62 @@ __device__ __forceinline__ void exponentiate_small(uint32_t (&p)[SCORES / 2], fl
     }
 }
 
-/* Ahead of move_row_max: the row max as a logit times log2(e), of scores that are left as they are
- * or not; where one is not small they are not. */
+/* What is to be added to bits of P (any_exceeds) to find those of logits above the largest small one. */
+template <typename T> __device__ __forceinline__ uint32_t room_of_small(const RowState &rows, const Params &params)
+{
+    constexpr int LEAST = -15; /* smaller weights are exact enough */
+    const int lag = static_cast<int>(params.softcap.near_limit_log2 - fmaxf(rows.max_log2[0], rows.max_log2[1]));
+    return headroom<T>(0) - min(max(lag, LEAST), LARGEST_LAG_LOG2<T>) * (headroom<T>(0) - headroom<T>(1));
+}
+
+/* As exponentiate_and_check, of Q K^T. Where a logit may be large, and where an element of P is, apply() comes first;
+ * in a block behind such a one at once (`were_large`). */
+template <typename T, int SCORES, int COLUMNS>
+__device__ __forceinline__ void exponentiate_scores_and_check(uint32_t (&p)[SCORES / 2], float (&o)[COLUMNS],
+                                                              float (&s)[SCORES], RowState &rows, float (&sum)[2],
+                                                              const Params &params, int n, bool &were_large)
+{
+    uint32_t room = n < 1 ? rows.last_headroom : rows.headroom;
+    bool is_left = true, is_large = were_large;
+    int again;
+#pragma unroll 1
+    do {
+        if (is_large) {
+            were_large =
+                !Softcap::apply(s, params) || __any_sync(WHOLE_WARP, fminf(rows.max_log2[0], rows.max_log2[1]) < 0.0f);
+            is_left = is_large = false;
+        }
+        bool exceeds;
+        if (is_left) {
+            exponentiate_small<T>(p, sum, s, rows, params);
+            exceeds = any_exceeds(p, max(room, room_of_small<T>(rows, params))) ||
+                      fminf(rows.max_log2[0], rows.max_log2[1]) < 0.0f;
+        } else {
+            exponentiate<T>(p, sum, s, rows, params.scale_log2);
+            exceeds = any_exceeds(p, room);
+        }
+        again = __any_sync(WHOLE_WARP, exceeds);
+        asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
+        if (again && !is_left) {
+            catch_up<T>(o, s, rows, params.scale_log2);
+            room = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
+        }
+        is_large = is_left;
+        asm volatile("" : "+r"(again));
+    } while (again);
+}
+
+/* Ahead of move_to_row_max: the row max as a logit times log2(e). Scores that apply() has not replaced are left as they
+ * are, if they are small. */
 template <int SCORES>
 __device__ __forceinline__ void score_row_max(float (&top)[2], float (&s)[SCORES], bool &is_left, const Params &params)
 {
     row_max(top, s);
-    if (is_left) {
-        /* Of floats below 0 the lowest has the largest bits, which are above those of all others. */
-        unsigned lowest[2] = {0, 0};
-#pragma unroll
-        for (int i = 0; i < SCORES / 4; ++i)
-#pragma unroll
-            for (int chain = 0; chain < 2; ++chain)
-                lowest[chain] = __vimax3_u32(lowest[chain], __float_as_uint(s[4 * i + 2 * chain]),
-                                             __float_as_uint(s[4 * i + 2 * chain + 1]));
-        const float most = fabsf(__uint_as_float(max(lowest[0], lowest[1])));
-        if (__any_sync(WHOLE_WARP, !(fmaxf(fmaxf(top[0], top[1]), most) <= params.softcap.near.largest))) {
-            Softcap::apply(s, params);
-            is_left = false;
-            row_max(top, s);
-        }
+    if (is_left && __any_sync(WHOLE_WARP, !(fminf(top[0], top[1]) >= 0.0f &&
+                                            fmaxf(top[0], top[1]) <= params.softcap.near.largest))) {
+        Softcap::apply(s, params);
+        is_left = false;
+        row_max(top, s);
     }
     const float factor[2] = {is_left ? small_factor(top[0] * top[0], params) : params.scale_log2,
                              is_left ? small_factor(top[1] * top[1], params) : params.scale_log2};

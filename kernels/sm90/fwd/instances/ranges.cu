@@ -10,15 +10,14 @@ struct RangesD128 : TILE_NAME(128, 128, 128, 2, 1, 1) {
     static constexpr int Q_REGISTER_STEPS = 2;
     static constexpr Schedule SCHEDULE = SCHEDULE_RANGES_D128;
 };
-/* Without any of Q in registers, which scores that are left as they are need. */
-struct SoftcapD128 : RangesD128 {
-    static constexpr int Q_REGISTER_STEPS = 0;
-    static constexpr Schedule SCHEDULE = {false, true, false, false, false, false};
+/* The largest weights of a last block are not known early where its scores are small (softcap.cuh). */
+struct SoftcapD64 : TILE_NAME(64, 256, 64, 5, 1, 1) {
+    static constexpr Schedule SCHEDULE = {false, false, true, true, true, false};
 };
 using D128 = With<RangesD128, Ranges, Plain>;
 using D64 = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Plain>;
-using D128Softcap = With<SoftcapD128, Ranges, Softcap>;
-using D64Softcap = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Softcap>;
+using D128Softcap = With<RangesD128, Ranges, Softcap>;
+using D64Softcap = With<SoftcapD64, Ranges, Softcap>;
 
 #define RANGES_ROW(NAME, TILE, PING_PONG, HAS_SOFTCAP, SUMMARY)                                                        \
     {{{NAME, SUMMARY "; windows, packed lengths"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)},                    \
