@@ -175,8 +175,8 @@ verify_stage() {
             --lengths "$lengths" --impl fused_sm90
         # Softcaps far above the scores, where tanh is a polynomial, among them, and far below.
         for data in 30 5 0.01; do
-            checked "softcap-$data" --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd,bwd --heads 4 --seqlen 129,1650 \
-                --softcap "$data" --impl fused_sm90
+            checked "softcap-$data" --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd,bwd --heads 4 \
+                --seqlen 129,1650 --softcap "$data" --impl fused_sm90
         done
         # Caches: random problems; numbers of splits, of which some are more than a short cache has tiles.
         step random-decode "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode decode --d 64,128,256 \

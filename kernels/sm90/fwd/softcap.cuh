@@ -6,10 +6,10 @@
  * (kernels/family/softcap_near.h: up to a logit of about 10 with a softcap of 30), or up to |x| = 0.75 one of five,
  * whose relative error is below 6e-7.
  *
- * Scores that are small stay what they are in the main loop, and the exponents are computed from them with the polynomial
- * of three terms (exponentiate_small). That they are is known from the largest: BEFORE_EXP the row max, AFTER_EXP from P,
- * as the polynomial rises everywhere. Where a row max is 0 or more the polynomial may be wrong for large negative scores,
- * whose weights are below e^-10 of the largest and of which it is off by less than 2^-9 up to e^-16. */
+ * Scores that are small stay what they are in the main loop, and the exponents are computed from them with the
+ * polynomial of three terms (exponentiate_small). That they are is known from the largest: BEFORE_EXP the row max,
+ * AFTER_EXP from P, as the polynomial rises everywhere. Where a row max is 0 or more the polynomial may be wrong for
+ * large negative scores, whose weights are below e^-10 of the largest; up to e^-16 it is off by less than 2^-10. */
 #pragma once
 
 #include "kernels/device/arithmetic.cuh"
