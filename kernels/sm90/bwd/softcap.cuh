@@ -1,4 +1,4 @@
-/* Softcap: a policy for scores of the sm_90 backward (policies.cuh). S = softcap tanh(x) with x = scale / softcap Q K^T:
+/* Softcap: a policy for scores of the sm_90 backward (policies.cuh). S = softcap tanh(x), x = scale / softcap Q K^T:
  * scores become the tanh, params.scale_log2 is softcap log2(e), and dS has the derivative 1 - tanh^2 as another factor.
  * tanh comes from x: that of P and LSE would be wrong where it is near 1.
  *
@@ -6,8 +6,8 @@
  * it, has registers of its own (KEEPS_P), in fp16, too. Both are made in code without branches: where branches meet the
  * assembler has no registers for them (C7512).
  *
- * Where all scores of a warp have |x| up to params.softcap.largest, tanh is a polynomial, without a further operation of
- * the unit that computes exponentials (kernels/family/softcap_near.h). */
+ * Where all scores of a warp have |x| up to params.softcap.largest, tanh is a polynomial, without a further operation
+ * of the unit that computes exponentials (kernels/family/softcap_near.h). */
 #pragma once
 
 #include "kernels/device/arithmetic.cuh"
