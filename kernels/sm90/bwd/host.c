@@ -99,18 +99,24 @@ static double estimated_time(const struct attn_request *request, const struct at
     return p->causal && p->q_heads > p->kv_heads ? CAUSAL_SHARED_PAIR * time : time;
 }
 
-/* Windows have tiles of their own, and softcap, and block masks. */
+/* Windows and packed lengths have tiles of their own, and softcaps, with these or without, and block masks. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_bwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->is_dense == (attn_attributes(request) == 0) &&
+    return common->head_dim == request->problem->head_dim &&
+           tile->is_dense == ((attn_attributes(request) & ~(unsigned)ATTN_WITH_SOFTCAP) == 0) &&
            tile->has_softcap == (request->problem->softcap != 0.0f) &&
            tile->has_lists == (request->problem->mask_block != 0);
 }
 
-static const void *const lists[] = {fused_sm90_bwd_d128,    fused_sm90_bwd_d64,   fused_sm90_bwd_ranges,
-                                    fused_sm90_bwd_softcap, fused_sm90_bwd_lists, NULL};
+static const void *const lists[] = {fused_sm90_bwd_d128,
+                                    fused_sm90_bwd_d64,
+                                    fused_sm90_bwd_ranges,
+                                    fused_sm90_bwd_softcap,
+                                    fused_sm90_bwd_softcap_dense,
+                                    fused_sm90_bwd_lists,
+                                    NULL};
 const struct attn_tile_table fused_sm90_bwd_tiles = {"backward", lists, sizeof *fused_sm90_bwd_d128, estimated_time,
                                                      takes};
 
@@ -233,6 +239,10 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, clusters);
     params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
     params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
+    if (tile->has_softcap) {
+        params->softcap = family_softcap_near_of(p);
+        params->softcap_inner = family_softcap_of(p).inner;
+    }
     params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
     params->dqk_scale = p->scale * params->dv_scale;
@@ -252,10 +262,6 @@ static void set_ranges(struct fused_sm90_bwd_params *params, const struct attn_r
     const struct family_tiling tiling = tiling_of(p, tile);
 
     params->window = family_window_of(p);
-    if (tile->has_softcap) {
-        params->softcap = family_softcap_near_of(p);
-        params->softcap_inner = family_softcap_of(p).inner;
-    }
     params->lengths = family_lengths_of(p, t);
     params->order = family_work_order_of(p, &tiling, workspace);
     params->lists = family_tile_lists_of(p, &tiling, workspace);

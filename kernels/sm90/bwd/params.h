@@ -116,14 +116,14 @@ struct fused_sm90_bwd_tile {
     struct attn_tile tile;
     struct sm90_bwd_q_tile q;
     bool is_dense;                       /* otherwise windows and packed lengths */
-    bool has_softcap;                    /* not dense */
+    bool has_softcap;                    /* with either */
     bool has_lists;                      /* not dense: block masks in place of these */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
 /* bwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[], fused_sm90_bwd_d128[], fused_sm90_bwd_ranges[],
-    fused_sm90_bwd_softcap[], fused_sm90_bwd_lists[];
+    fused_sm90_bwd_softcap[], fused_sm90_bwd_softcap_dense[], fused_sm90_bwd_lists[];
 extern const struct attn_tile_table fused_sm90_bwd_tiles;                           /* of all of them: host.c */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS]; /* [deterministic][bf16] */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS];       /* [bf16] */

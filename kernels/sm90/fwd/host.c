@@ -96,12 +96,13 @@ static double estimated_time(const struct attn_request *request, const struct at
     return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
 }
 
-/* Windows and packed lengths have tiles of their own, and softcap, and block masks. */
+/* Windows and packed lengths have tiles of their own, and softcaps, with these or without, and block masks. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->is_dense == (attn_attributes(request) == 0) &&
+    return common->head_dim == request->problem->head_dim &&
+           tile->is_dense == ((attn_attributes(request) & ~(unsigned)ATTN_WITH_SOFTCAP) == 0) &&
            tile->has_softcap == (request->problem->softcap != 0.0f) &&
            tile->has_lists == (request->problem->mask_block != 0);
 }
@@ -199,9 +200,7 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     params->ranges.window = family_window_of(p);
     params->ranges.sinks = p->has_sink ? t->sink : NULL;
     params->ranges.order = family_work_order_of(p, &tiling, workspace);
-    if (tile->has_softcap)
-        params->softcap = softcap_of(p);
-    else
+    if (tile->has_lists)
         params->lists = family_tile_lists_of(p, &tiling, workspace);
     /* K and V of all sequences, for the heads of a section, take about a quarter of the L2. */
     const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),
@@ -251,6 +250,8 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     params->lse = t->lse;
     fused_sm90_fwd_set_shape(params, request, rows_of(tile));
     params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
+    if (tile->has_softcap)
+        params->softcap = softcap_of(p);
     params->o_rows = t->o;
     if (!tile->is_dense)
         set_ranges(params, request, t, tile, workspace);

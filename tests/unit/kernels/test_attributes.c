@@ -320,8 +320,11 @@ static void sm90_has_masks_of_128(void **state)
 /* Windows, packed lengths and softcaps have a deterministic backward. */
 static void sm90_has_softcaps(void **state)
 {
-    static const char *const tiles[2][2] = {{"fwd_softcap_d64_m256n64_s5", "fwd_softcap_d128_m128n128_s2"},
-                                            {"bwd_softcap_d64_k128q128", "bwd_softcap_d128_k128q64"}};
+    static const char *const tiles[2][2][2] = {
+        {{"fwd_softcap_d64_m256n64_s5", "fwd_softcap_ranges_d64_m256n64_s5"},
+         {"fwd_softcap_d128_m128n128_s2", "fwd_softcap_ranges_d128_m128n128_s2"}},
+        {{"bwd_softcap_d64_k128q128", "bwd_softcap_ranges_d64_k128q128"},
+         {"bwd_softcap_d128_k128q64", "bwd_softcap_ranges_d128_k128q64"}}};
     struct attn_problem p = dense;
     struct attn_message why = {""};
     (void)state;
@@ -337,7 +340,7 @@ static void sm90_has_softcaps(void **state)
         assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
         p.softcap = 30;
         assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
-        assert_string_equal(attn_fused_sm90.variant(&request), tiles[request.mode][p.head_dim == 128]);
+        assert_string_equal(attn_fused_sm90.variant(&request), tiles[request.mode][p.head_dim == 128][i >= 8]);
         assert_true(attn_fused_sm90.workspace_bytes(&request) > 0);
         p.softcap = 3000;
         assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);

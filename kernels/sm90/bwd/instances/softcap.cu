@@ -1,4 +1,4 @@
-/* The main kernel of the sm_90 backward of a softcap, in any problem that has no block mask. */
+/* The main kernel of the sm_90 backward of a softcap with windows or packed lengths. */
 #include "kernels/sm90/bwd/instance.cuh"
 #include "kernels/sm90/bwd/ranges.cuh"
 
@@ -14,5 +14,5 @@ template <typename T> struct SoftcapD64 : TILE_NAME(64, 128, ONCE)<T> {
 };
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_softcap[] = {
-    SOFTCAP_ROW("bwd_softcap_d128_k128q64", SoftcapD128, 100, "128 keys x 64 queries")
-        SOFTCAP_ROW("bwd_softcap_d64_k128q128", SoftcapD64, 100, "128 keys x 128 queries"){}};
+    SOFTCAP_ROW("bwd_softcap_ranges_d128_k128q64", SoftcapD128, 100, "128 keys x 64 queries")
+        SOFTCAP_ROW("bwd_softcap_ranges_d64_k128q128", SoftcapD64, 100, "128 keys x 128 queries"){}};
