@@ -42,8 +42,8 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
     }
 }
 
-/* What the main kernel behind is: its additions to dQ in any order, in a fixed one, or, in either, of packed sequences; or it has
- * work tiles of a block mask, of which blocks take one after the other. */
+/* What the main kernel behind is: its additions to dQ in any order, or in a fixed one; or it is, with either, that of
+ * packed sequences; or it has work tiles of a block mask, of which blocks take one after the other. */
 enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, LISTED };
 
 template <typename T, int HEAD_DIM, MainKernel MAIN>
