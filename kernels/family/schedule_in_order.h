@@ -1,5 +1,5 @@
-/* The list of work tiles of packed sequences (schedule.h) for kernels whose blocks wait for those of the tiles before in
- * the same sequence: tile by tile, first the first one of each sequence. C and CUDA C++. */
+/* The list of work tiles of packed sequences (schedule.h) for kernels whose blocks wait for those of the tiles before
+ * in the same sequence: tile by tile, first the first one of each sequence. C and CUDA C++. */
 #ifndef FABENCH_FAMILY_SCHEDULE_IN_ORDER_H
 #define FABENCH_FAMILY_SCHEDULE_IN_ORDER_H
 
