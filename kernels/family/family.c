@@ -1,5 +1,6 @@
 /* What kernels see of each subject of the family, from the description of a problem. */
 #include <float.h>
+#include <math.h>
 
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"
@@ -7,6 +8,7 @@
 #include "kernels/family/dropout.h"
 #include "kernels/family/lengths.h"
 #include "kernels/family/softcap.h"
+#include "kernels/family/softcap_near.h"
 #include "kernels/family/window.h"
 
 static const float LOG2_E = 1.44269504088896340736f;
@@ -63,6 +65,31 @@ struct family_dropout family_dropout_of(const struct attn_problem *p)
 struct family_softcap family_softcap_of(const struct attn_problem *p)
 {
     return (struct family_softcap){p->softcap > 0.0f ? 2.0f * LOG2_E * p->scale / p->softcap : 0.0f};
+}
+
+struct family_softcap_near family_softcap_near_of(const struct attn_problem *p)
+{
+    /* tanh is off by 1.7e-3 |x|^6 of it. */
+    static const double MOST_ERROR = 2e-5, ERROR = 1.7e-3, MOST = 0.5, COSINE_30 = 0.86602540378443865;
+    const double cap = (double)p->softcap, scale = (double)p->scale / cap;
+    struct family_softcap_near near = {.largest = -1};
+
+    /* Within these bounds nothing overflows, and what underflows does not count. */
+    if (!(fabs(scale) >= 1e-3 && fabs(scale) <= 1e3))
+        return near;
+    const double largest = fmin(pow(MOST_ERROR / (ERROR * cap), 1.0 / 7), MOST), middle = largest * largest / 2;
+    /* tanh(x) / x as a polynomial of degree 2 in x^2: that through three Chebyshev nodes. */
+    const double x[3] = {middle * (1 + COSINE_30), middle, middle * (1 - COSINE_30)};
+    double y[3];
+    for (int i = 0; i < 3; i++)
+        y[i] = tanh(sqrt(x[i])) / sqrt(x[i]);
+    const double first = (y[1] - y[0]) / (x[1] - x[0]), second = (y[2] - y[1]) / (x[2] - x[1]);
+    const double square = (second - first) / (x[2] - x[0]), linear = first - square * (x[0] + x[1]);
+    near.largest = (float)(largest / fabs(scale));
+    near.odd[0] = (float)((y[0] - x[0] * (linear + square * x[0])) * scale);
+    near.odd[1] = (float)(linear * pow(scale, 3));
+    near.odd[2] = (float)(square * pow(scale, 5));
+    return near;
 }
 
 enum attn_status family_check_softcap(const struct attn_problem *p, struct attn_message *why)

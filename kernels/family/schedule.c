@@ -1,5 +1,6 @@
 /* The host side of schedule.cu: workspace, refusals, launches. */
 #include "kernels/family/schedule.h"
+#include "kernels/family/schedule_in_order.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"
@@ -152,9 +153,11 @@ int64_t family_list_sections(const struct attn_request *request, const struct fa
     return groups > tail ? (groups - tail) / section_groups + 1 : 1;
 }
 
-enum attn_status family_launch_schedule(const struct attn_request *request, const struct attn_tensors *tensors,
-                                        const struct family_tiling *tiling, int64_t section_groups, int blocks_per_sm,
-                                        const struct attn_run *run, struct attn_message *why)
+/* `work`: the kernel that lists work tiles of packed sequences. */
+static enum attn_status launch_schedule(const struct attn_request *request, const struct attn_tensors *tensors,
+                                        const struct family_tiling *tiling, family_schedule_kernel work,
+                                        int64_t section_groups, int blocks_per_sm, const struct attn_run *run,
+                                        struct attn_message *why)
 {
     enum { LISTS_A_BLOCK = FAMILY_LISTS_THREADS / 32 };
     const struct attn_problem *p = request->problem;
@@ -187,11 +190,25 @@ enum attn_status family_launch_schedule(const struct attn_request *request, cons
     enum attn_status status = ATTN_OK;
 
     if (is_packed)
-        status = launch_ahead("schedule", family_schedule_work, 1, FAMILY_SCHEDULE_THREADS, &params, run, why);
+        status = launch_ahead("schedule", work, 1, FAMILY_SCHEDULE_THREADS, &params, run, why);
     if (status == ATTN_OK && tiling->has_lists)
         status = launch_ahead("lists", family_list_tiles, attn_tiles(params.list_count, LISTS_A_BLOCK),
                               FAMILY_LISTS_THREADS, &params, run, why);
     if (status == ATTN_OK && tiling->has_lists && !is_packed)
         status = launch_ahead("sort", family_sort_work, params.sections, FAMILY_SCHEDULE_THREADS, &params, run, why);
     return status;
+}
+
+enum attn_status family_launch_schedule(const struct attn_request *request, const struct attn_tensors *tensors,
+                                        const struct family_tiling *tiling, int64_t section_groups, int blocks_per_sm,
+                                        const struct attn_run *run, struct attn_message *why)
+{
+    return launch_schedule(request, tensors, tiling, family_schedule_work, section_groups, blocks_per_sm, run, why);
+}
+
+enum attn_status family_launch_schedule_in_order(const struct attn_request *request, const struct attn_tensors *tensors,
+                                                 const struct family_tiling *tiling, const struct attn_run *run,
+                                                 struct attn_message *why)
+{
+    return launch_schedule(request, tensors, tiling, family_schedule_work_in_order, 1, 1, run, why);
 }

@@ -8,12 +8,14 @@
  *
  * Work tiles are sorted by how many tiles of the other side they visit, the most first, so that long ones start early
  * and short ones fill the gaps at the end: a counting sort with a counter for each of FAMILY_SCHEDULE_THREADS classes.
- * Within a class the order depends on the run; no result does.
+ * Within a class the order depends on the run; no result does. For kernels whose blocks wait for the tiles before in
+ * the same sequence the class is the tile's number (schedule_in_order.h).
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
  * sequence at a multiple of row_block rows, block cu_seqlens_q[b] / row_block + b. */
 #include "kernels/family/block_mask.cuh"
 #include "kernels/family/schedule.h"
+#include "kernels/family/schedule_in_order.h"
 #include "kernels/family/tile_lists.cuh"
 
 namespace {
@@ -66,8 +68,8 @@ __device__ __forceinline__ TileRange range_of(const Params &params, const Sequen
                               : key_tiles_of(params.window, s, first, params.own_tile, params.other_tile);
 }
 
-/* A warp takes one sequence at a time, a lane one of its tiles. */
-__global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
+/* A warp takes one sequence at a time, a lane one of its tiles. IN_ORDER: the class is the tile's number. */
+template <bool IN_ORDER> __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
 {
     const int thread = threadIdx.x;
     const auto for_each = [&](const auto &each) {
@@ -76,8 +78,12 @@ __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__
             const int len = params.own_is_keys ? s.kv_len : s.q_len;
             const int tiles = len / params.own_tile + (len % params.own_tile != 0);
             for (int tile = thread % LANES; tile < tiles; tile += LANES) {
-                const TileRange range = range_of(params, s, tile);
-                each({b, 0, tile}, class_of(range.end - range.first, params.longest_other / params.other_tile + 1));
+                if constexpr (IN_ORDER) {
+                    each({b, 0, tile}, min(tile, CLASSES - 1));
+                } else {
+                    const TileRange range = range_of(params, s, tile);
+                    each({b, 0, tile}, class_of(range.end - range.first, params.longest_other / params.other_tile + 1));
+                }
             }
         }
     };
@@ -230,5 +236,6 @@ __global__ void __launch_bounds__(THREADS) sort_work(const __grid_constant__ Par
 
 } // namespace
 
-extern "C" const family_schedule_kernel family_schedule_work = schedule_work, family_list_tiles = list_tiles,
-                                        family_sort_work = sort_work;
+extern "C" const family_schedule_kernel family_schedule_work = schedule_work<false>,
+                                        family_schedule_work_in_order = schedule_work<true>,
+                                        family_list_tiles = list_tiles, family_sort_work = sort_work;

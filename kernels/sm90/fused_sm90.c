@@ -42,7 +42,7 @@ static const struct attn_dispatch dispatch = {
     .directions = {&fused_sm90_fwd, &fused_sm90_bwd, &fused_sm90_decode, &fused_sm90_fp8},
     .ranges = {
         {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP | ATTN_WITH_SINK, 0},
-        {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK, 0},
+        {ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP, 0},
         {ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK |
              ATTN_WITH_CACHE_DTYPE | ATTN_WITH_PACKED_ROWS | ATTN_WITH_INVARIANT,
          256},

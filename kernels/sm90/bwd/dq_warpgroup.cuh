@@ -162,6 +162,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             tile_index<Tile>(params, work, work.batch, work.kv_head * params.group + work.first_head, work.begin_tile));
         int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the last step */
         bool is_open = false; /* that semaphore, for this work tile */
+        int turn = kv_tile;   /* at which count it is */
         const uint32_t k = keep_uniform(first_k + k_area<Tile>(slot.stage) * (S::KV_BYTES / 16));
 #pragma unroll 1
         for (; step < end; ++step) {
@@ -191,8 +192,14 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
                     add_dq(smem, params, before, step - 1, S::LAST_PASS, warp);
                 if (DETERMINISTIC && pass == S::LAST_PASS && semaphore_tile != semaphore) {
                     __syncwarp(); /* by now earlier additions have arrived */
+                    if constexpr (DETERMINISTIC && !Tile::Work::IS_DENSE) {
+                        const int in_sequence = in_head + first_tile;
+                        turn = kv_tile -
+                               Tile::Work::first_key_tile(
+                                   params, work, (in_sequence - in_sequence % S::SEMAPHORE_TILES) * Tile::Q_TILE);
+                    }
                     is_open = semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp),
-                                                         semaphore_of<Tile>(params, semaphore_tile, warp), kv_tile);
+                                                         semaphore_of<Tile>(params, semaphore_tile, warp), turn);
                     semaphore = semaphore_tile;
                 }
                 wait_dq_buffer<Tile, DETERMINISTIC>(pass);
@@ -205,7 +212,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
                     mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
                 if (DETERMINISTIC && pass == S::LAST_PASS) {
                     if (!is_open)
-                        semaphore_wait(semaphore_of<Tile>(params, semaphore, warp), kv_tile);
+                        semaphore_wait(semaphore_of<Tile>(params, semaphore, warp), turn);
                     is_open = true;
                     if (pass > 0)
                         add_dq(smem, params, tile, step, pass - 1, warp);
@@ -221,7 +228,15 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
                 tile += head_tiles<Tile>(params) + in_head + 1;
             }
         }
-        if (DETERMINISTIC && semaphore >= 0) {
+        if constexpr (DETERMINISTIC && !Tile::Work::IS_DENSE) { /* the last step is of first_tile */
+            if (semaphore >= 0 &&
+                kv_tile < Tile::Work::last_key_tile(
+                              params, work,
+                              (first_tile / S::SEMAPHORE_TILES + 1) * (S::SEMAPHORE_TILES * Tile::Q_TILE) - 1)) {
+                __syncwarp();
+                semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp), NULL, 0);
+            }
+        } else if (DETERMINISTIC && semaphore >= 0) {
             /* Of the last step: in_head is that of the step behind it, which may begin the next head. */
             const int last_tile = first_tile + (in_head + 1) % (params.q_tiles - first_tile);
             if (!sm90_bwd_has_successor(kv_tile, last_tile, S::SEMAPHORE_TILES, params.causal, params.shift,

@@ -8,6 +8,8 @@
 #include "kernels/common/launch.h"
 #include "kernels/family/lengths.h"
 #include "kernels/family/schedule.h"
+#include "kernels/family/schedule_in_order.h"
+#include "kernels/family/softcap.h"
 #include "kernels/sm90/bwd/parts.h"
 #include "kernels/sm90/fused_sm90.h"
 
@@ -20,7 +22,7 @@ enum {
     BF16_P_LOG2 = 12
 };
 
-static const float LOG2_E = 1.44269504088896340736f;
+static const float LOG2_E = 1.44269504088896340736f, LEAST_SOFTCAP = 1e-12f; /* HIDDEN_TANH in softcap.cuh */
 
 /* Pairs have the times of steady load in the table of tiles. Where a multiprocessor has fewer long steps than
  * LEAST_PAIR_STEPS, some 0.9 ms on an H200, power is no limit, and they are taken to last longer by SHORT_PAIR, about
@@ -85,7 +87,7 @@ static double estimated_time(const struct attn_request *request, const struct at
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
-    if (tile->has_ranges) /* one for each head_dim */
+    if (!tile->is_dense) /* one for each head_dim */
         return tile->q.step_time;
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
@@ -97,17 +99,24 @@ static double estimated_time(const struct attn_request *request, const struct at
     return p->causal && p->q_heads > p->kv_heads ? CAUSAL_SHARED_PAIR * time : time;
 }
 
-/* Windows have tiles of their own, and block masks. */
+/* Windows and packed lengths have tiles of their own, and softcaps, with these or without, and block masks. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_bwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
+    return common->head_dim == request->problem->head_dim &&
+           tile->is_dense == ((attn_attributes(request) & ~(unsigned)ATTN_WITH_SOFTCAP) == 0) &&
+           tile->has_softcap == (request->problem->softcap != 0.0f) &&
            tile->has_lists == (request->problem->mask_block != 0);
 }
 
-static const void *const lists[] = {fused_sm90_bwd_d128, fused_sm90_bwd_d64, fused_sm90_bwd_ranges,
-                                    fused_sm90_bwd_lists, NULL};
+static const void *const lists[] = {fused_sm90_bwd_d128,
+                                    fused_sm90_bwd_d64,
+                                    fused_sm90_bwd_ranges,
+                                    fused_sm90_bwd_softcap,
+                                    fused_sm90_bwd_softcap_dense,
+                                    fused_sm90_bwd_lists,
+                                    NULL};
 const struct attn_tile_table fused_sm90_bwd_tiles = {"backward", lists, sizeof *fused_sm90_bwd_d128, estimated_time,
                                                      takes};
 
@@ -128,10 +137,19 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const enum attn_status status = check_grid(p, tile, why);
     if (status != ATTN_OK)
         return status;
-    if (tile->has_ranges && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
+    if (!tile->is_dense && (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN))
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the backward takes lengths up to %d with windows, packed sequences and block masks",
                          (int)FAMILY_MAX_LEN);
+    if (request->deterministic && p->lengths == ATTN_PACKED &&
+        p->kv_len > FAMILY_MOST_TILES_IN_ORDER * SM90_BWD_KV_TILE)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the deterministic backward takes packed sequences up to %d keys",
+                         FAMILY_MOST_TILES_IN_ORDER * SM90_BWD_KV_TILE);
+    if (tile->has_softcap && family_check_softcap(p, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
+    if (tile->has_softcap && p->softcap < LEAST_SOFTCAP)
+        return attn_fail(why, ATTN_UNSUPPORTED, "softcap %g: the backward takes softcaps from %g on",
+                         (double)p->softcap, (double)LEAST_SOFTCAP);
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     return sm90_bwd_fits(&shape)
                ? ATTN_OK
@@ -186,11 +204,11 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
 
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     const struct sm90_bwd_parts parts =
-        tile->has_ranges ? (struct sm90_bwd_parts){.part_steps = INT32_MAX / 2,
-                                                   .max_parts = 1,
-                                                   .kind = SM90_BWD_EQUAL_PARTS,
-                                                   .head_works = shape.kv_tiles}
-                         : sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
+        !tile->is_dense ? (struct sm90_bwd_parts){.part_steps = INT32_MAX / 2,
+                                                  .max_parts = 1,
+                                                  .kind = SM90_BWD_EQUAL_PARTS,
+                                                  .head_works = shape.kv_tiles}
+                        : sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
     params->shift = shape.shift;
     params->q_len = shape.q_len;
     params->kv_len = shape.kv_len;
@@ -203,7 +221,8 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->kv_heads_total = shape.kv_heads_total;
     const struct sm90_bwd_order order = sm90_bwd_order_of(&shape, &parts, request->device->multiprocessors);
     params->section_heads = order.section_heads;
-    params->stagger = order.stagger;
+    /* A window's work tiles do not begin at the same queries. */
+    params->stagger = tile->is_dense || p->window_left < 0 ? order.stagger : 0;
     params->part_steps = parts.part_steps;
     params->max_parts = parts.max_parts;
     params->cluster = shape.q_tile.cluster;
@@ -219,12 +238,16 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->summed_parts = params->tail.parts > 1 ? params->tail.parts : params->max_parts;
     params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, clusters);
     params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
-    params->scale_log2 = p->scale * LOG2_E;
+    params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
+    if (tile->has_softcap) {
+        params->softcap = family_softcap_near_of(p);
+        params->softcap_inner = family_softcap_of(p).inner;
+    }
     params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
     params->dqk_scale = p->scale * params->dv_scale;
     params->causal = shape.causal;
-    params->prefetches = !tile->has_ranges && prefetches_operands(p, request->device->l2_bytes);
+    params->prefetches = tile->is_dense && prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
     params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
     if (tile->has_lists) /* whose work tiles are not in the order of heads */
@@ -307,7 +330,7 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     params->dk_rows = t->dk;
     params->dv_rows = t->dv;
     params->lse = t->lse;
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         set_ranges(params, request, t, tile, workspace);
     workspace += space.list_bytes;
     params->stats = (float *)(void *)workspace;
@@ -337,7 +360,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
     enum attn_status status =
-        encode_maps(p, tensors, tile->q.queries, tile->has_ranges && !tile->has_lists, &params, why);
+        encode_maps(p, tensors, tile->q.queries, !tile->is_dense && !tile->has_lists, &params, why);
     if (status != ATTN_OK)
         return status;
     set_problem(&params, request, tile);
@@ -381,9 +404,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                         .is_pass = true,
                                         .overlaps_previous = true};
     const struct family_tiling tiling = tiling_of(p, tile);
-    if (tile->has_ranges)
-        status =
-            family_launch_schedule(request, tensors, &tiling, tile->has_lists ? params.section_heads : 1, 1, run, why);
+    if (!tile->is_dense)
+        status = request->deterministic && is_packed
+                     ? family_launch_schedule_in_order(request, tensors, &tiling, run, why)
+                     : family_launch_schedule(request, tensors, &tiling, tile->has_lists ? params.section_heads : 1, 1,
+                                              run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)

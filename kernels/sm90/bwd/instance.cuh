@@ -19,10 +19,11 @@ namespace sm90_bwd {
             " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK                      \
     }
 
-/* The kernel of a tile; NULL where there is none: pairs, and blocks that keep their queries, are not deterministic. */
+/* The kernel of a tile; NULL where there is none: pairs, blocks that keep their queries, and block masks are not
+ * deterministic. */
 template <typename Tile, bool DETERMINISTIC> constexpr fused_sm90_bwd_kernel kernel_of()
 {
-    if constexpr (DETERMINISTIC && (Tile::IS_PAIR || Tile::IS_FEW))
+    if constexpr (DETERMINISTIC && (Tile::IS_PAIR || Tile::IS_FEW || Tile::Work::HAS_LISTS))
         return NULL;
     else if constexpr (Tile::IS_FEW)
         return backward_few_queries<Tile>;
@@ -46,19 +47,25 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
     return BYTES;
 }
 
-/* The same of windows and packed lengths, or of block masks, which are not deterministic. */
-#define WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY, WORK, HAS_LISTS, IS_LOOP)                                             \
+/* The same of windows and packed lengths, of these with a softcap, or of block masks. */
+#define WORK_KERNELS(TILE, WORK, SCORE, DETERMINISTIC)                                                                 \
+    {                                                                                                                  \
+        kernel_of<With<TILE<__half>, WORK, SCORE>, DETERMINISTIC>(),                                                   \
+            kernel_of<With<TILE<__nv_bfloat16>, WORK, SCORE>, DETERMINISTIC>()                                         \
+    }
+#define WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY, WORK, SCORE, HAS_SOFTCAP, HAS_LISTS, IS_LOOP)                         \
     {{{NAME, SUMMARY}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE, WORK>()},                                           \
      {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, IS_LOOP, 1, false},                                                     \
-     true,                                                                                                             \
+     false,                                                                                                            \
+     HAS_SOFTCAP,                                                                                                      \
      HAS_LISTS,                                                                                                        \
-     {{kernel_of<With<TILE<__half>, WORK, Plain>, false>(),                                                            \
-       kernel_of<With<TILE<__nv_bfloat16>, WORK, Plain>, false>()},                                                    \
-      {NULL, NULL}}},
+     {WORK_KERNELS(TILE, WORK, SCORE, false), WORK_KERNELS(TILE, WORK, SCORE, true)}},
 #define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                     \
-    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; windows and packed lengths", Ranges, false, false)
+    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; windows and packed lengths", Ranges, Plain, false, false, false)
+#define SOFTCAP_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                    \
+    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; softcap", Ranges, Softcap, true, false, false)
 #define LISTS_ROW(NAME, TILE, STEP_TIME, SUMMARY, IS_LOOP)                                                             \
-    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; block masks, not dense attention", Lists, true, IS_LOOP)
+    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; block masks, not dense attention", Lists, Plain, false, true, IS_LOOP)
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \
         kernel_of<With<TILE<__half>, Dense, Plain>, DETERMINISTIC>(),                                                  \
@@ -67,6 +74,7 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK), Dense>()},            \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
+     true,                                                                                                             \
      false,                                                                                                            \
      false,                                                                                                            \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},

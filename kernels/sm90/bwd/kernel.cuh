@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     grid_let_next_start();
     const WorkPlace at = work_place<DETERMINISTIC>(params, blockIdx.x / CLUSTER);
     KvPart first = {at.place, 0}; /* of the block; in a loop the first tiles have no parts */
-    if constexpr (!S::TAKES_MORE && !Tile::Work::HAS_RANGES) {
+    if constexpr (!S::TAKES_MORE && Tile::Work::IS_DENSE) {
         static_assert(sizeof(smem.dq) >= (SM90_BWD_MOST_SEARCHED_TILES + 2) * sizeof(int), "of find_part");
         if (!DETERMINISTIC && params.part_kind == SM90_BWD_WHOLE_PARTS)
             first = find_part<Tile::Q_TILE>(reinterpret_cast<int *>(&smem.dq), params, at.place);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
                 smem.kv_work[i] = 0;
         }
         mbarrier_init_fence();
-        if constexpr (Tile::Work::HAS_RANGES)
+        if constexpr (!Tile::Work::IS_DENSE)
             smem.work[0] = Tile::Work::template work_tile<Tile>(params, blockIdx.x);
         else
             smem.work[0] = work_tile<Tile::Q_TILE>(params, at.head, first, blockIdx.x / CLUSTER);

@@ -6,6 +6,7 @@
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd/kv_math.cuh"
 #include "kernels/sm90/bwd/pair.cuh"
+#include "kernels/sm90/bwd/softcap.cuh"
 
 namespace sm90_bwd {
 
@@ -246,16 +247,53 @@ __device__ __forceinline__ void skip_steps(Smem<Tile> &smem, const Walk<Tile> &a
     }
 }
 
+/* The tile of queries of the current step, for its masks. */
+template <typename Tile>
+__device__ __forceinline__ int masked_tile(Smem<Tile> &smem, const Params &params, const Walk<Tile> &at)
+{
+    if constexpr (Tile::Work::HAS_LISTS) /* for the diagonal alone */
+        return params.causal ? keep_uniform(smem.work[0].noted[at.step % Tile::Work::NOTED].tile) : 0;
+    return at.tile;
+}
+
 /* S of the current step to P in place. */
 template <typename Tile>
 __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], Smem<Tile> &smem, const Params &params,
                                           const Walk<Tile> &at, const FirstStats<Tile> &prefetched)
 {
-    int tile = at.tile;
-    if constexpr (Tile::Work::HAS_LISTS) /* for the diagonal alone */
-        tile = params.causal ? keep_uniform(smem.work[0].noted[at.step % Tile::Work::NOTED].tile) : 0;
     scores_to_visible_p<Tile>(s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched, params, at.bounds,
-                              at.first_key, tile, at.warp, at.lane);
+                              at.first_key, masked_tile(smem, params, at), at.warp, at.lane);
+}
+
+/* S to P: for dV rounded to T, if it has registers of its own (KEEPS_P); for dS in place, or with a slope in `next`, in
+ * fp16, for which take_p has to be called when p_ds is free. */
+template <typename T, typename Tile, int PAIRS, int NEXT>
+__device__ __forceinline__ void compute_both_p(float (&s)[Traits<Tile>::SCORES], uint32_t (&p)[PAIRS],
+                                               uint32_t (&next)[NEXT], Smem<Tile> &smem, const Params &params,
+                                               const Walk<Tile> &at, const FirstStats<Tile> &prefetched)
+{
+    if constexpr (Traits<Tile>::HAS_SLOPE) {
+        scores_to_visible_capped_p<T, Tile>(p, next, s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched,
+                                            params, at.bounds, at.first_key, masked_tile(smem, params, at), at.warp,
+                                            at.lane);
+    } else {
+        compute_p(s, smem, params, at, prefetched);
+        if constexpr (Traits<Tile>::KEEPS_P && !Tile::SCHEDULE.packs_p_last)
+            pack<T>(p, s);
+    }
+}
+
+template <typename Tile, int NEXT>
+__device__ __forceinline__ void take_p(uint32_t (&p_ds)[Traits<Tile>::SCORES / 2],
+                                       const float (&s)[Traits<Tile>::SCORES], const uint32_t (&next)[NEXT])
+{
+    if constexpr (!Traits<Tile>::HAS_SLOPE) {
+        pack<__half>(p_ds, s);
+    } else {
+#pragma unroll
+        for (int i = 0; i < NEXT; ++i)
+            p_ds[i] = next[i];
+    }
 }
 
 /* Stores a part's dV or dK of a warp's rows in fp32. `sums`: the tile's of one of them. */
@@ -292,7 +330,7 @@ __device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &
     const int slot = work_slot(smem, at);
     const WorkTileOf<Tile> &work = smem.work[slot];
     int key = at.first_key + at.warp * 16;
-    if constexpr (Tile::Work::HAS_RANGES) /* not kept in a register over the steps */
+    if constexpr (!Tile::Work::IS_DENSE) /* not kept in a register over the steps */
         key = own_kv_tile<Tile>(work) * KV_TILE + at.warp_row;
 
     if (S::TAKES_MORE) { /* where the next step's dS will be */

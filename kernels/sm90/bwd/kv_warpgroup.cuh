@@ -33,8 +33,8 @@ compute_ds(uint32_t (&p_ds)[Traits<Tile>::SCORES / 2], float (&difference)[Trait
 }
 
 /* One of two arrays of different lengths. */
-template <bool FIRST, int COUNT, int OTHER_COUNT>
-__device__ __forceinline__ auto &choose(uint32_t (&first)[COUNT], uint32_t (&second)[OTHER_COUNT])
+template <bool FIRST, typename Value, int COUNT, int OTHER_COUNT>
+__device__ __forceinline__ auto &choose(Value (&first)[COUNT], Value (&second)[OTHER_COUNT])
 {
     if constexpr (FIRST)
         return first;
@@ -58,10 +58,10 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
     using S = Traits<Tile>;
     constexpr uint32_t STAGE_STEP = S::Q_BYTES / 16;
     const Operands &operand = at.operand;
-    float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* s: S, then P, then dP of a step */
-    uint32_t p_ds[S::SCORES / 2];                           /* P in fp16, then dS */
-    uint32_t p_bf16[S::KEEPS_P ? S::SCORES / 2 : 1];
-    auto &p = choose<S::KEEPS_P>(p_bf16, p_ds); /* the operand of dV */
+    float dk[S::GRADIENTS], dv[S::GRADIENTS], first_s[S::SCORES]; /* s: S, then P, then dP of a step */
+    uint32_t p_ds[S::SCORES / 2];                                 /* P in fp16, then dS */
+    uint32_t kept_p[S::KEEPS_P ? S::SCORES / 2 : 1], next_p[S::HAS_SLOPE ? S::SCORES / 2 : 1];
+    auto &p = choose<S::KEEPS_P>(kept_p, p_ds); /* the operand of dV */
     uint32_t v_operand[operand_registers(Tile::V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
 
     clear(dk, dv);
@@ -69,15 +69,16 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
     const int first = at.step;
     at.wait_next_visible(smem, params);
     if (at.step < at.end) {
+        auto &s = first_s;
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         wait_first_stats(smem);
         const auto lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
         wgmma_wait<0>();
         wgmma_hold(s);
-        compute_p(s, smem, params, at, lse2);
-        if constexpr (S::KEEPS_P)
-            pack<T>(p_bf16, s);
-        pack<__half>(p_ds, s);
+        compute_both_p<T>(s, kept_p, next_p, smem, params, at, lse2);
+        if constexpr (S::KEEPS_P && Tile::SCHEDULE.packs_p_last)
+            pack<T>(kept_p, s);
+        take_p<Tile>(p_ds, s, next_p);
     }
     mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
     load_operand<Tile, Tile::V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
@@ -89,8 +90,11 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
     skip_steps(smem, at, first, at.step);
     bool dout_ready = !S::IS_PAIR; /* dO of the step; asked for early, where that helps (TESTS_DOUT) */
 #pragma unroll 1
-    while (at.step < at.end) { /* P of this step is in p_ds and p_bf16, and no product is under way */
+    while (at.step < at.end) { /* P of this step is in p_ds and kept_p, and no product is under way */
         const int stage = at.pipeline.stage, now = at.step, of_dout = dout_stage<Tile>(now, stage);
+        float
+            own_s[S::HAS_SLOPE ? S::SCORES : 1]; /* as P is not in fp32 then, it keeps no registers from step to step */
+        auto &s = choose<S::HAS_SLOPE>(own_s, first_s);
         if (!dout_ready)
             wait_dout(smem, now);
         start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + of_dout * STAGE_STEP);
@@ -144,9 +148,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
             dout_ready = test_dout(smem, at.step);
         wgmma_wait<1>();
         wgmma_hold(s);
-        compute_p(s, smem, params, at, lse2);
-        if constexpr (S::KEEPS_P && !Tile::SCHEDULE.packs_p_last)
-            pack<T>(p_bf16, s);
+        compute_both_p<T>(s, kept_p, next_p, smem, params, at, lse2);
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(p_ds);
@@ -155,9 +157,9 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         /* In a pair a warp passes over up to three steps, as many as Q has stages: the stage of this one is needed. */
         if (S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
-        pack<__half>(p_ds, s);
+        take_p<Tile>(p_ds, s, next_p);
         if constexpr (Tile::SCHEDULE.packs_p_last)
-            pack<T>(p_bf16, s);
+            pack<T>(kept_p, s);
         if (Tile::SCHEDULE.releases_last)
             release_stage(smem, stage, at.lane);
     }

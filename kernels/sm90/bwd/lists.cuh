@@ -15,13 +15,13 @@
 namespace sm90_bwd {
 
 struct Lists : Dense {
-    static constexpr bool HAS_RANGES = true, HAS_LISTS = true;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = true;
 
     /* A tile of queries: of its head, and in stats and dq_sum. */
     struct Step {
         int tile, index;
     };
-    static constexpr int NOTED = 8; /* steps; more than a block has under way, a power of two */
+    static constexpr int NOTED = 8; /* steps; what is enough: note_step (producer.cuh) */
 
     struct WorkTile : fused_sm90_bwd_work_tile {
         Step noted[NOTED]; /* of the first slot; behind what the copy engine brings. Steps of all work tiles */

@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/family/lengths.h"
+#include "kernels/family/softcap_near.h"
 #include "kernels/family/tile_lists.h"
 #include "kernels/family/window.h"
 #include "kernels/family/work_order.h"
@@ -87,7 +88,7 @@ struct fused_sm90_bwd_params {
     int max_parts;                     /* of a tile */
     enum sm90_bwd_part_kind part_kind; /* how steps are shared out, and the order of parts */
     int whole_parts;                   /* of a kv head, with SM90_BWD_WHOLE_PARTS: those of part_steps steps */
-    float scale_log2;                  /* scale of Q K^T times log2 e */
+    float scale_log2;                  /* scale of Q K^T, or with a softcap that, times log2 e */
     /* bf16: in the main kernel P is 2^p_log2 times what it is, because fp16, in which P is kept for dS, has few bits
      * for small weights. fp16: p_log2 is 0, as dS is in fp16, too, and would overflow. dV, dK and dQ are multiplied
      * with these factors at the end. */
@@ -104,6 +105,9 @@ struct fused_sm90_bwd_params {
     struct family_lengths lengths;
     struct family_work_order order;
     struct family_tile_lists lists; /* of kernels for block masks (lists.cuh), with `order` */
+    /* Of kernels for a softcap (softcap.cuh). softcap_inner: that of struct family_softcap. */
+    struct family_softcap_near softcap;
+    float softcap_inner;
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
@@ -111,14 +115,15 @@ typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
 struct fused_sm90_bwd_tile {
     struct attn_tile tile;
     struct sm90_bwd_q_tile q;
-    bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
-    bool has_lists;                      /* with has_ranges: block masks in place of these */
+    bool is_dense;                       /* otherwise windows and packed lengths */
+    bool has_softcap;                    /* with either */
+    bool has_lists;                      /* not dense: block masks in place of these */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
 /* bwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[], fused_sm90_bwd_d128[], fused_sm90_bwd_ranges[],
-    fused_sm90_bwd_lists[];
+    fused_sm90_bwd_softcap[], fused_sm90_bwd_softcap_dense[], fused_sm90_bwd_lists[];
 extern const struct attn_tile_table fused_sm90_bwd_tiles;                           /* of all of them: host.c */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD_DIMS]; /* [deterministic][bf16] */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS];       /* [bf16] */

@@ -2,7 +2,7 @@
  * and where both lie (`Work`), and what becomes of a score before the softmax (`Score`). Everybody knows of both only
  * what is declared here: a kernel for other work is another struct with the members of Dense, a kernel for other scores
  * one with those of Plain, and its line in instances/. Dense's work tiles are made by work.cuh and parts.c, those of a
- * struct with HAS_RANGES by its own work_tile; pairs and parts take Dense alone.
+ * struct that is not IS_DENSE by its own work_tile; pairs and parts take Dense alone.
  *
  * A work tile goes through tiles of queries from the last one that sees any of its keys back to the first; with
  * HAS_LISTS (lists.cuh) some are left out, and the producer notes which one a step has. */
@@ -22,7 +22,7 @@ using WorkTile = fused_sm90_bwd_work_tile;
 struct Dense {
     /* ---- which queries see a work tile's keys ---- */
 
-    static constexpr bool HAS_RANGES = false;
+    static constexpr bool IS_DENSE = true;
     static constexpr bool HAS_LISTS = false; /* the tiles of queries of a work tile are not contiguous (lists.cuh) */
     struct StepList {};
     using WorkTile = fused_sm90_bwd_work_tile;
@@ -113,9 +113,11 @@ struct Dense {
     }
 };
 
-/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. Nothing is
- * asked of it yet. */
-struct Plain {};
+/* Scores as they are: the softmax multiplies them with scale * log2(e), and dS needs no other factor. Softcap:
+ * softcap.cuh. */
+struct Plain {
+    static constexpr bool HAS_SLOPE = false; /* dS has another factor, which comes from the score */
+};
 
 template <typename Tile> using WorkTileOf = typename Tile::Work::WorkTile;
 

@@ -42,8 +42,8 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
     }
 }
 
-/* What the main kernel behind is: its additions to dQ in any order, in a fixed one, or of packed sequences; or it has
- * work tiles of a block mask, of which blocks take one after the other. */
+/* What the main kernel behind is: its additions to dQ in any order, or in a fixed one; or it is, with either, that of
+ * packed sequences; or it has work tiles of a block mask, of which blocks take one after the other. */
 enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, LISTED };
 
 template <typename T, int HEAD_DIM, MainKernel MAIN>
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
         if (blockIdx.x == 0 && threadIdx.x == 0)
             *params.taken = 0;
     }
-    if (DETERMINISTIC && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
+    if ((DETERMINISTIC || (IS_PACKED && params.dq_semaphores != NULL)) && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {

@@ -237,8 +237,11 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     __device__ __forceinline__ void note_step(Smem<Tile> &smem, const Params &params)
     {
         if constexpr (Tile::Work::HAS_LISTS) {
-            smem.work[0].noted[loaded % Tile::Work::NOTED] = {tile,
-                                                              tile_index<Tile>(params, batch_of(smem), head, tile)};
+            /* The slowest warp of the dQ warpgroup is at a step while the KV warps, with two buffers of dS, have
+             * released the stage of the next one. */
+            constexpr int NOTED = Tile::Work::NOTED;
+            static_assert(NOTED >= S::STAGES + 2 && (NOTED & (NOTED - 1)) == 0, "steps that are read later");
+            smem.work[0].noted[loaded % NOTED] = {tile, tile_index<Tile>(params, batch_of(smem), head, tile)};
         }
     }
 

@@ -1,6 +1,7 @@
 /* Windows and packed lengths: a policy of the sm_90 backward (policies.cuh). A work tile goes through the tiles of
  * queries from the last that sees any of its keys to the first; queries are masked at both edges. Work tiles have no
- * parts. Those of packed sequences come from a list, the longest first (kernels/family/schedule.cu). */
+ * parts. Those of packed sequences come from a list (kernels/family/schedule.cu): the longest first, or, deterministic,
+ * in the order of the keys of each sequence. */
 #pragma once
 
 #include "kernels/common/launch.h"
@@ -11,7 +12,7 @@
 namespace sm90_bwd {
 
 struct Ranges {
-    static constexpr bool HAS_RANGES = true, HAS_LISTS = false;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = false;
     struct StepList {};
 
     struct WorkTile : fused_sm90_bwd_work_tile {
@@ -55,7 +56,8 @@ struct Ranges {
             work.kv_head = first_head + rest - entry * heads;
             work.kv_tile = listed.tile;
         } else {
-            const WorkPlace at = work_place(params, number);
+            const WorkPlace at =
+                params.dq_semaphores != NULL ? work_place<true>(params, number) : work_place(params, number);
             work.batch = at.head / params.kv_heads;
             work.kv_head = at.head - work.batch * params.kv_heads;
             work.kv_tile = at.place;
@@ -86,6 +88,20 @@ struct Ranges {
         work.steps = (all.end - all.first) * params.group;
         work.parts = 1;
         return work;
+    }
+
+    /* Deterministic: queries that share a semaphore see the tiles of keys from one to another, whose work tiles add to
+     * their dQ in that order. The first of them, for queries from first_row on, and the last one, for queries up to
+     * last_row, if the work tile is one of them. */
+    __device__ __forceinline__ static int first_key_tile(const Params &params, const WorkTile &work, int first_row)
+    {
+        const int row = max(first_row, -(work.shift + params.window.right)); /* rows before see no key */
+        return max(row + work.shift - params.window.left, 0) / KV_TILE;
+    }
+    __device__ __forceinline__ static int last_key_tile(const Params &params, const WorkTile &work, int last_row)
+    {
+        const int row = min(last_row, work.kv_len - work.shift - 1);
+        return min(row + work.shift + params.window.right, work.kv_len - 1) / KV_TILE;
     }
 
     __device__ __forceinline__ static int pass_limit(const WorkTile &work, int group)

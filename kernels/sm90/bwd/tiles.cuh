@@ -113,9 +113,11 @@ template <typename Tile> struct Traits {
     static constexpr int DQ_BUFFERS = Tile::Q_TILE == 128 ? 1 : 2; /* 128 queries leave no room for more */
     static constexpr int SEMAPHORE_TILES = semaphore_tiles(Tile::Q_TILE);
     static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_ROWS<Tile::HEAD_DIM> / Tile::Q_TILE; /* of a block of preprocess */
-    /* bf16: whether P for dS has registers of its own, in fp16, because bf16 has too few bits for it. Short steps keep
-     * it in fp32. */
-    static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
+    /* Whether P for dS has registers of its own, in fp16: in bf16, because that has too few bits for it, and where it
+     * has another factor (softcap.cuh). Short steps keep it in fp32. */
+    static constexpr bool HAS_SLOPE = Tile::Score::HAS_SLOPE;
+    static constexpr bool KEEPS_P = (IS_BF16<typename Tile::Element> || HAS_SLOPE) && !HAS_SHORT_STEPS;
+    static_assert(!HAS_SLOPE || (KEEPS_P && !Tile::SCHEDULE.packs_p_last && !Tile::IS_FEW), "what a slope needs");
     /* A pair has as many stages of dO as buffers of dS; a warp keeps Q of a step while it waits for that of the step
      * after next. */
     static_assert(!IS_PAIR || (DOUT_STAGES == 2 && STAGES >= 3 && TAKES_MORE && !HAS_SHORT_STEPS), "what pairs need");
@@ -204,7 +206,7 @@ template <typename Tile> __device__ __forceinline__ int summed_tile(const Params
 template <typename Tile> __device__ __forceinline__ int head_tiles(const Params &params)
 {
     constexpr int MULTIPLE = Traits<Tile>::ROW_BLOCK_TILES;
-    if constexpr (Tile::Work::HAS_RANGES)
+    if constexpr (!Tile::Work::IS_DENSE)
         return params.row_blocks * MULTIPLE;
     return (params.q_tiles + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
 }
@@ -220,7 +222,7 @@ template <typename Tile>
 __device__ __forceinline__ int tile_index(const Params &params, const WorkTileOf<Tile> &work, int batch, int head,
                                           int tile)
 {
-    if constexpr (Tile::Work::HAS_RANGES && !Tile::Work::HAS_LISTS)
+    if constexpr (!Tile::Work::IS_DENSE && !Tile::Work::HAS_LISTS)
         return work.first_q_tile + head * head_tiles<Tile>(params) + tile;
     else
         return tile_index<Tile>(params, batch, head, tile);

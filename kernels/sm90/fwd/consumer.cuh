@@ -18,7 +18,7 @@ namespace sm90_fwd {
 /* Whether a kernel has code for parts of work tiles. Causal problems have no parts: kernels for these alone, which are
  * those without ping-pong, have none. */
 template <typename Tile, bool PING_PONG>
-constexpr bool TAKES_PARTS = PING_PONG && (Traits<Tile>::HAS_PARTS) && !Tile::Work::HAS_RANGES;
+constexpr bool TAKES_PARTS = PING_PONG && (Traits<Tile>::HAS_PARTS) && Tile::Work::IS_DENSE;
 
 /* A consumer warpgroup: all work tiles of the block. Its branches and the order of its statements decide how the
  * assembler schedules the main loop (docs/kernels/sm90_fwd.md): compare the machine code after a change. */
@@ -48,7 +48,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase); /* Q may still be on its way */
         /* That of ranges is large: it is read from shared memory where it is needed. */
-        using Copy = std::conditional_t<Work::HAS_RANGES, const WorkTileOf<Tile> &, const WorkTileOf<Tile>>;
+        using Copy = std::conditional_t<!Work::IS_DENSE, const WorkTileOf<Tile> &, const WorkTileOf<Tile>>;
         Copy tile = smem.work_tile[q.stage];
         if (tile.key_blocks == 0)
             break;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         /* Blocks of keys are counted from the first one of this part, or that these rows see. */
         int part_begin = HAS_PARTS ? smem.key_part[q.stage].lowest_block : 0;
         int n = tile.key_blocks - 1, unseen_low = 0, unseen_high = 0; /* of the tile, at both its ends */
-        if constexpr (Work::HAS_RANGES)
+        if constexpr (!Work::IS_DENSE)
             part_begin = Work::template seen_blocks<Tile>(n, unseen_low, unseen_high, params, tile, group);
         const typename Work::Edges edges = Work::template edges<Tile>(params, tile, group, part_begin);
         const uint32_t query =
@@ -71,12 +71,12 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                          last_headroom_of<T>(LAG_NORMAL)};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2], weight[2], sum[2];
         uint32_t p[S::SCORES / 2];
-        bool moved;
+        bool moved, were_large = false;
         Consumer<T, Tile, PING_PONG> c = {
-            smem, params, consumer, tile,   k,   v,     query,      first_k, first_v,   q_fragments, s,     o,
-            p,    rows,   alpha,    weight, sum, moved, part_begin, edges,   first_key, thread_row,  shift, lane};
+            smem, params, consumer, tile, k,          v,     query,      first_k, first_v,   q_fragments, s,     o,   p,
+            rows, alpha,  weight,   sum,  were_large, moved, part_begin, edges,   first_key, thread_row,  shift, lane};
 
-        if constexpr (Work::HAS_RANGES) {
+        if constexpr (!Work::IS_DENSE) {
 #pragma unroll 1
             for (; unseen_high > 0; --unseen_high) {
                 if constexpr (PING_PONG) {
@@ -143,7 +143,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         wgmma_wait<0>();
         wgmma_hold(o);
         release_and_advance(smem.v_empty, v);
-        if constexpr (Work::HAS_RANGES) {
+        if constexpr (!Work::IS_DENSE) {
 #pragma unroll 1
             for (; unseen_low > 0; --unseen_low) {
                 if constexpr (PING_PONG) {

@@ -160,7 +160,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
         }
         rows.sum[half] = sum;
         const bool is_row = lane % 4 == 0 && q_row + 8 * half < Tile::Work::q_len(params, tile);
-        if constexpr (Tile::Work::HAS_RANGES) {
+        if constexpr (!Tile::Work::IS_DENSE) {
             float row_lse = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
             if (params.ranges.sinks != NULL)
                 scale_own[half] *= add_sink(row_lse, params.ranges.sinks[tile.head]);

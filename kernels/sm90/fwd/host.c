@@ -89,19 +89,20 @@ static double estimated_time(const struct attn_request *request, const struct at
 
     if (tile->cluster > request->device->multiprocessors)
         return INFINITY;
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         return tile->cost;
     const double keys = request->problem->causal ? causal_keys(request, tile) : full_work_of(request, tile).keys;
 
     return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
 }
 
-/* Windows and packed lengths have tiles of their own, and softcap, and block masks. */
+/* Windows and packed lengths have tiles of their own, and softcaps, with these or without, and block masks. */
 static bool takes(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
 
-    return common->head_dim == request->problem->head_dim && tile->has_ranges == (attn_attributes(request) != 0) &&
+    return common->head_dim == request->problem->head_dim &&
+           tile->is_dense == ((attn_attributes(request) & ~(unsigned)ATTN_WITH_SOFTCAP) == 0) &&
            tile->has_softcap == (request->problem->softcap != 0.0f) &&
            tile->has_lists == (request->problem->mask_block != 0);
 }
@@ -165,6 +166,29 @@ static int64_t list_groups_of(const struct attn_request *request, const struct f
     return attn_tiles(request->device->multiprocessors, group_tiles);
 }
 
+/* tanh x = x (c0 + c1 x^2 + ... + c4 x^8) up to |x| = 0.75, by least relative error: below 6e-7. */
+static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
+{
+    static const double ODD[] = {0.99999943, -0.33328251, 0.1325898, -0.05005626, 0.01292961}, LARGEST = 0.75;
+    const double x = (double)p->scale / (double)p->softcap; /* of one Q K^T */
+    struct sm90_fwd_softcap softcap = {
+        .inner = family_softcap_of(p).inner, .largest = -1, .near = family_softcap_near_of(p)};
+
+    const float square = softcap.near.largest * softcap.near.largest;
+    for (int k = 0; k < 3; ++k)
+        softcap.near_log2[k] = softcap.near.largest < 0 ? NAN /* no score is small */
+                                                        : softcap.near.odd[k] * p->softcap * LOG2_E;
+    softcap.near_limit_log2 =
+        softcap.near.largest * (softcap.near_log2[0] + square * (softcap.near_log2[1] + square * softcap.near_log2[2]));
+    /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
+    if (fabs(x) < 1e-3 || fabs(x) > 1e3)
+        return softcap;
+    softcap.largest = (float)(LARGEST / fabs(x));
+    for (int k = 0; k < 5; ++k)
+        softcap.odd[k] = (float)(ODD[k] * pow(x, 2 * k + 1));
+    return softcap;
+}
+
 /* Windows and lengths; the counter is behind the list of work tiles in the workspace. */
 static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                        const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile, char *workspace)
@@ -176,7 +200,8 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     params->ranges.window = family_window_of(p);
     params->ranges.sinks = p->has_sink ? t->sink : NULL;
     params->ranges.order = family_work_order_of(p, &tiling, workspace);
-    params->lists = family_tile_lists_of(p, &tiling, workspace);
+    if (tile->has_lists)
+        params->lists = family_tile_lists_of(p, &tiling, workspace);
     /* K and V of all sequences, for the heads of a section, take about a quarter of the L2. */
     const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),
                   head_bytes = (p->lengths == ATTN_PACKED ? p->total_k : p->kv_len) * p->head_dim * 2 * 2,
@@ -188,22 +213,6 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     if (p->lengths == ATTN_PACKED)
         params->tiles = (int)(family_work_tiles(p, false, tile->block_m) * p->q_heads);
     params->tile_counter = (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
-}
-
-/* tanh x = x (c0 + c1 x^2 + ... + c4 x^8) up to |x| = 0.75, by least relative error: below 6e-7. */
-static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
-{
-    static const double ODD[] = {0.99999943, -0.33328251, 0.1325898, -0.05005626, 0.01292961}, LARGEST = 0.75;
-    const double x = (double)p->scale / (double)p->softcap; /* of one Q K^T */
-    struct sm90_fwd_softcap softcap = {.inner = family_softcap_of(p).inner, .largest = -1};
-
-    /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
-    if (fabs(x) < 1e-3 || fabs(x) > 1e3)
-        return softcap;
-    softcap.largest = (float)(LARGEST / fabs(x));
-    for (int k = 0; k < 5; ++k)
-        softcap.odd[k] = (float)(ODD[k] * pow(x, 2 * k + 1));
-    return softcap;
 }
 
 /* Parts of the last work tiles, and the workspace. */
@@ -229,7 +238,7 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
     enum attn_status (*const encode)(CUtensorMap *, const char *, const struct attn_tensor *,
                                      const struct attn_problem *, int64_t, int64_t, int, struct attn_message *) =
-        tile->has_ranges && !tile->has_lists ? tensor_map_encode_ranges : tensor_map_encode;
+        !tile->is_dense && !tile->has_lists ? tensor_map_encode_ranges : tensor_map_encode;
     enum attn_status status = encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
 
     if (status == ATTN_OK)
@@ -241,11 +250,10 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     params->lse = t->lse;
     fused_sm90_fwd_set_shape(params, request, rows_of(tile));
     params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;
-    params->softcap = (struct sm90_fwd_softcap){.inner = 0};
     if (tile->has_softcap)
         params->softcap = softcap_of(p);
     params->o_rows = t->o;
-    if (tile->has_ranges)
+    if (!tile->is_dense)
         set_ranges(params, request, t, tile, workspace);
     else
         set_parts(params, request, tile, workspace);
@@ -262,14 +270,14 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (tile->cluster > request->device->multiprocessors)
         return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
                          tile->cluster, request->device->multiprocessors);
-    const int64_t most = tile->has_ranges ? FAMILY_MAX_LEN : MAX_LEN;
+    const int64_t most = !tile->is_dense ? FAMILY_MAX_LEN : MAX_LEN;
     if (p->q_len > most || p->kv_len > most)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld%s", (long long)most,
-                         tile->has_ranges ? " with windows, packed sequences and block masks" : "");
+                         !tile->is_dense ? " with windows, packed sequences and block masks" : "");
     if (tile->has_softcap && family_check_softcap(p, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     const struct family_tiling tiling = tiling_of(tile);
-    if (tile->has_ranges && family_check_grid(p, &tiling, p->q_heads, why) != ATTN_OK)
+    if (!tile->is_dense && family_check_grid(p, &tiling, p->q_heads, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     const int64_t row_tiles = row_tiles_of(p, tile);
     const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
@@ -289,7 +297,7 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (!tile)
         return 0;
-    if (tile->has_ranges) {
+    if (!tile->is_dense) {
         const struct family_tiling tiling = tiling_of(tile);
         return family_schedule_bytes(request->problem, &tiling) + COUNTER_BYTES;
     }
@@ -309,7 +317,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
-    if (tile->has_ranges) {
+    if (!tile->is_dense) {
         const struct family_tiling tiling = tiling_of(tile);
         status = family_launch_schedule(request, tensors, &tiling, tile->has_lists ? list_groups_of(request, tile) : 1,
                                         1, run, why);

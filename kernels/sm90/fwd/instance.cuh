@@ -34,7 +34,7 @@ namespace sm90_fwd {
      COST,                                                                                                             \
      START,                                                                                                            \
      Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::HAS_PARTS,                            \
-     false,                                                                                                            \
+     true,                                                                                                             \
      false,                                                                                                            \
      false,                                                                                                            \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         mbarrier_init(shared_address(&smem.v_full[0]), 1);
         mbarrier_init_fence();
         WorkTileOf<Tile> first_tile;
-        if constexpr (!Tile::Work::HAS_RANGES)
+        if constexpr (Tile::Work::IS_DENSE)
             first_tile = load_prologue<Tile>(smem, params);
         for (int i = 0; i < Q_STAGES; ++i) {
             if (i > 0)
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         if constexpr (S::IS_PAIR)
             init_pair(smem);
         mbarrier_init_fence();
-        if constexpr (!Tile::Work::HAS_RANGES)
+        if constexpr (Tile::Work::IS_DENSE)
             publish_work_tile<Tile, HAS_PARTS>(smem, 0, first_tile, {0, -1});
         tma_prefetch_map(&params.o);
     }
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         if (warp < 2 && elect_one()) {
             if (warp != 0)
                 produce_v<Tile, HAS_PARTS>(smem, params);
-            else if constexpr (Tile::Work::HAS_RANGES)
+            else if constexpr (!Tile::Work::IS_DENSE)
                 produce_qk_of_ranges<Tile>(smem, params);
             else
                 produce_qk<Tile, HAS_PARTS>(smem, params);

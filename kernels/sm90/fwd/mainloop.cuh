@@ -10,6 +10,7 @@
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/fwd/policies.cuh"
 #include "kernels/sm90/fwd/rounding.cuh"
+#include "kernels/sm90/fwd/softcap.cuh"
 #include "kernels/sm90/fwd/softmax.cuh"
 #include "kernels/sm90/fwd/tiles.cuh"
 
@@ -141,6 +142,8 @@ template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct 
     using S = Traits<Tile>;
     static constexpr bool PING_PONG = TAKES_TURNS;
     static constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
+    /* Scores of a softcap stay what they are where they are small (softcap.cuh). */
+    static constexpr bool LEAVES_SCORES = !Score::IS_PLAIN;
     static constexpr uint32_t STAGE_STEP = S::PANELS * S::KV_PANEL_BYTES / 16; /* of an operand, to the next stage */
 
     SharedStorage<Tile> &smem;
@@ -159,6 +162,7 @@ template <typename KernelElement, typename KernelTile, bool TAKES_TURNS> struct 
     float (&sum)[2];    /* AFTER_EXP: the row sums with the newest block, which those of rows are without */
     /* Whether the warp has moved its row max in the newest block; then O still refers to the one before. With
      * correct_largest: a score was above its limit, whether the row max has moved or not; then `weight` is set. */
+    bool &were_large; /* scores of a softcap in the newest block */
     bool &moved;
     /* Blocks of keys are counted from the first one of this part of the work tile. */
     const int &part_begin;
@@ -200,7 +204,8 @@ __device__ __forceinline__ void issue_products(Consumer &c, const Between &betwe
     start_output<T, Tile>(c.o, c.p, c.v_operand());
     wgmma_wait<1>();
     wgmma_hold(c.s);
-    Consumer::Score::apply(c.s, c.params);
+    if constexpr (!Consumer::LEAVES_SCORES)
+        Consumer::Score::apply(c.s, c.params);
 }
 
 /* The first block of keys of a tile: S = Q K_n^T and P. No row sees a key of the block from number `seen` on; where
@@ -263,11 +268,12 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     constexpr bool PING_PONG = Consumer::PING_PONG, CORRECTS = Consumer::CORRECTS;
     constexpr Schedule SCHEDULE = Tile::SCHEDULE;
     constexpr bool RELEASES_V_LATE = PING_PONG && SCHEDULE.releases_v_late;
+    constexpr bool LEAVES_SCORES = Consumer::LEAVES_SCORES;
     SharedStorage<Tile> &smem = c.smem;
     const Params &params = c.params;
     RowState &rows = c.rows;
     /* Dense attention has no mask in the main loop of a part. */
-    const int first = Consumer::Work::HAS_RANGES ? c.part_begin : 0;
+    const int first = !Consumer::Work::IS_DENSE ? c.part_begin : 0;
 
     if constexpr (Tile::CHECKS_AFTER_EXP) {
         rows.sum[0] = c.sum[0];
@@ -301,6 +307,7 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
         ping_pong_pass<Tile>(c.number);
     if constexpr (!SCHEDULE.releases_k_late)
         release_and_advance(smem.k_empty, c.k);
+    [[maybe_unused]] bool is_left = LEAVES_SCORES; /* scores are those of Q K^T */
     if constexpr (Tile::CHECKS_AFTER_EXP) {
         if (c.edges.has(n))
             c.mask_block(first + n);
@@ -314,6 +321,10 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
         }
     } else if (c.edges.has_or_is_last(n)) {
         if (c.edges.has(n)) {
+            if constexpr (LEAVES_SCORES) {
+                Consumer::Score::apply(c.s, params);
+                is_left = false;
+            }
             c.mask_block(first + n);
             if constexpr (CORRECTS)
                 start_late_rows(c.s, rows, params.scale_log2);
@@ -323,8 +334,13 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     }
     if constexpr (SCHEDULE.releases_k_late)
         release_and_advance(smem.k_empty, c.k);
-    if constexpr (!Tile::CHECKS_AFTER_EXP)
+    if constexpr (LEAVES_SCORES && !Tile::CHECKS_AFTER_EXP) {
+        float top_log2[2];
+        score_row_max(top_log2, c.s, is_left, params);
+        c.moved = move_to_row_max<CORRECTS>(top_log2, rows, c.alpha);
+    } else if constexpr (!Tile::CHECKS_AFTER_EXP) {
         c.moved = move_row_max<CORRECTS>(c.s, rows, c.alpha, params.scale_log2);
+    }
     const PipelineState<Tile::STAGES> done = c.v;
     c.v.advance();
     wait_for_next_v(smem, c.v, params);
@@ -333,8 +349,12 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
     wgmma_hold(c.p);
     if constexpr (!RELEASES_V_LATE)
         release(&smem.v_empty[done.stage]);
-    if constexpr (Tile::CHECKS_AFTER_EXP)
+    if constexpr (Tile::CHECKS_AFTER_EXP && LEAVES_SCORES)
+        exponentiate_scores_and_check<T>(c.p, c.o, c.s, rows, c.sum, params, n, c.were_large);
+    else if constexpr (Tile::CHECKS_AFTER_EXP)
         exponentiate_and_check<T>(c.p, c.o, c.s, rows, c.sum, params.scale_log2, n);
+    else if (LEAVES_SCORES && is_left)
+        exponentiate_small<T>(c.p, rows.sum, c.s, rows, params);
     else
         exponentiate<T>(c.p, rows.sum, c.s, rows, params.scale_log2);
     if constexpr (CORRECTS)

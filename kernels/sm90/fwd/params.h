@@ -13,6 +13,7 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
 #include "kernels/family/lengths.h"
+#include "kernels/family/softcap_near.h"
 #include "kernels/family/tile_lists.h"
 #include "kernels/family/window.h"
 #include "kernels/family/work_order.h"
@@ -42,6 +43,9 @@ struct sm90_fwd_softcap {
     float inner;   /* e^2x is 2^(inner Q K^T) */
     float largest; /* up to this |Q K^T| tanh x is Q K^T times a polynomial in its square; -1: never */
     float odd[5];  /* its coefficients, the constant one first */
+    struct family_softcap_near near;
+    float near_limit_log2; /* that logit times log2(e) */
+    float near_log2[3];    /* near.odd times softcap log2(e); NaN: no score is small */
 };
 
 /* The parameter of every kernel. The order of work tiles is in work.cuh. */
@@ -69,8 +73,10 @@ struct fused_sm90_fwd_params {
     struct attn_tensor o_rows;  /* O, for the kernel behind */
     /* Of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges. */
     struct sm90_fwd_ranges ranges;
-    struct sm90_fwd_softcap softcap;
-    struct family_tile_lists lists; /* of kernels for block masks (lists.cuh), with ranges.order and its sinks */
+    union { /* of kernels that have one of them */
+        struct sm90_fwd_softcap softcap;
+        struct family_tile_lists lists; /* for block masks (lists.cuh), with ranges.order and its sinks */
+    };
 };
 
 typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
@@ -85,9 +91,9 @@ struct fused_sm90_fwd_tile {
     int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim; of pairs under load */
     int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
     bool has_parts;                      /* work tiles without a mask may have parts */
-    bool has_ranges;                     /* windows and packed lengths, otherwise dense attention */
-    bool has_softcap;                    /* with has_ranges */
-    bool has_lists;                      /* with has_ranges: block masks in place of these */
+    bool is_dense;                       /* otherwise windows and packed lengths */
+    bool has_softcap;                    /* not dense */
+    bool has_lists;                      /* not dense: block masks in place of these */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 

@@ -1,8 +1,8 @@
 /* What a kernel of the sm_90 forward is compiled for beside its tile: which rows and keys a work tile has and which
  * pairs of them are visible (`Work`), and what becomes of a score before the softmax (`Score`). Producer, consumers and
  * epilogue know of both only what is declared here. A kernel for other work is another struct with the members that
- * Dense and Ranges (ranges.cuh) share and, with HAS_RANGES false, count_key_blocks and highest_seen_block as in Dense,
- * or, with HAS_RANGES true, work_tile and seen_blocks as in Ranges. Pairs and parts take Dense alone. A kernel for
+ * Dense and Ranges (ranges.cuh) share and, with IS_DENSE true, count_key_blocks and highest_seen_block as in Dense,
+ * or, with IS_DENSE false, work_tile and seen_blocks as in Ranges. Pairs and parts take Dense alone. A kernel for
  * other scores has the members of Plain (softcap.cuh). Each has its line in instances/.
  *
  * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from
@@ -85,9 +85,9 @@ struct Dense {
 
     /* ---- which keys its rows see ---- */
 
-    /* False: work tiles go from some block of keys back to block 0, work_tile_of (work.cuh) makes them, and the first
+    /* True: work tiles go from some block of keys back to block 0, work_tile_of (work.cuh) makes them, and the first
      * one's Q, K and V are asked for before the other barriers exist (load_prologue). */
-    static constexpr bool HAS_RANGES = false;
+    static constexpr bool IS_DENSE = true;
     static constexpr bool HAS_LISTS = false; /* blocks of a work tile are not contiguous (lists.cuh) */
 
     /* The blocks of which some keys are masked for 64 rows, counted from the first block of a part. */
@@ -160,8 +160,10 @@ struct Dense {
 /* Scores as they are: the softmax multiplies them with scale * log2(e). */
 struct Plain {
     static constexpr bool KEEPS_MINUS_INFINITY = true;
+    static constexpr bool IS_PLAIN = true;
 
-    /* Called with the accumulator of S = Q K^T, ahead of the mask. */
+    /* Called with the accumulator of S = Q K^T, ahead of the mask; where the main loop can leave scores as they are
+     * (LEAVES_SCORES) only of blocks that are masked, and of a work tile's first one. */
     template <int SCORES> __device__ __forceinline__ static void apply(float (&)[SCORES], const Params &) {}
 };
 

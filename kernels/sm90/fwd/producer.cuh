@@ -176,7 +176,7 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
 {
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> v;
-    int loaded = Tile::CLUSTER == 1 && !Tile::Work::HAS_RANGES ? 1 : 0; /* load_prologue */
+    int loaded = Tile::CLUSTER == 1 && Tile::Work::IS_DENSE ? 1 : 0; /* load_prologue */
 
     if (loaded > 0)
         v.advance();
@@ -184,7 +184,7 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
         const WorkTileOf<Tile> tile = smem.work_tile[q.stage];
         int first = HAS_PARTS ? smem.key_part[q.stage].lowest_block : 0;
-        if constexpr (Tile::Work::HAS_RANGES)
+        if constexpr (!Tile::Work::IS_DENSE)
             first = tile.lowest_block;
         mbarrier_arrive(shared_address(&smem.q_empty[q.stage]));
         if (tile.key_blocks == 0)

@@ -14,7 +14,7 @@
 namespace sm90_fwd {
 
 struct Ranges {
-    static constexpr bool HAS_RANGES = true, HAS_LISTS = false;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = false;
 
     struct WorkTile {
         int head, first_row, key_blocks,

@@ -205,16 +205,14 @@ __device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowSta
  * sums. Returns whether it has; then O has to be multiplied with `alpha`, and update_limits called. alpha is computed
  * ahead of the vote, whose latency it hides. CORRECTS: m moves only where it is
  * below the largest score since the last correction, and correct_largest has to be called. */
-template <bool CORRECTS, int SCORES>
-__device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
-                                             float scale_log2)
+template <bool CORRECTS>
+__device__ __forceinline__ bool move_to_row_max(const float (&top_log2)[2], RowState &rows, float (&alpha)[2])
 {
-    float top[2], high[2];
+    float high[2];
     bool moves[2];
-    row_max(top, s);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const float now = top[half] * scale_log2;
+        const float now = top_log2[half];
         const float highest = fmaxf(rows.top_log2[half], now);
         high[half] = fmaxf(rows.max_log2[half], CORRECTS ? highest : now);
         rows.top_log2[half] = highest;
@@ -229,6 +227,16 @@ __device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState 
             rows.sum[half] *= alpha[half];
     }
     return any_moves;
+}
+
+template <bool CORRECTS, int SCORES>
+__device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
+                                             float scale_log2)
+{
+    float top[2];
+    row_max(top, s);
+    const float top_log2[2] = {top[0] * scale_log2, top[1] * scale_log2};
+    return move_to_row_max<CORRECTS>(top_log2, rows, alpha);
 }
 
 /* The limits behind a move by 1 / alpha. A row that rises by more than 2^12 over one block has scores that are

@@ -6,11 +6,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/attention.h"
 #include "kernels/common/checks.h"
 #ifdef FABENCH_WITH_CUDA
+#include "kernels/family/softcap_near.h"
 #include "kernels/sm80/bwd/params.h"
 #include "kernels/sm80/fused_sm80.h"
 #include "kernels/sm90/fused_sm90.h"
@@ -145,7 +147,7 @@ static const struct {
          ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS | ATTN_WITH_CACHE_DTYPE},
     {"fused_sm80", ATTN_CUDA,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
-    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP},
     {"naive", ATTN_CPU,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
          ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_V_HEAD_DIM | ATTN_WITH_SINK |
@@ -168,7 +170,7 @@ static unsigned of_direction(const struct attn_impl *impl, enum attn_mode mode)
         return SM80_SCORE_ATTRIBUTES | (mode == ATTN_BWD ? ATTN_WITH_DSINK | ATTN_WITH_DBIAS : 0);
     if (mode == ATTN_BWD)
         return 0;
-    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SOFTCAP | ATTN_WITH_SINK | ATTN_WITH_8_BIT : 0;
+    return strcmp(impl->name, "fused_sm90") == 0 ? ATTN_WITH_SINK | ATTN_WITH_8_BIT : 0;
 }
 
 /* Of fused_sm90, whose forward against a cache is a direction of its own. */
@@ -315,10 +317,7 @@ static void sm90_has_masks_of_128(void **state)
                    (one = p, one.window_left = 9, one), mode);
         check_mask("", "a block mask beside a window, packed sequences or a softcap: takes it without these",
                    (one = p, one.lengths = ATTN_PACKED, one.total_q = one.total_k = 256, one), mode);
-        check_mask("",
-                   mode == ATTN_BWD
-                       ? "takes no softcap"
-                       : "a block mask beside a window, packed sequences or a softcap: takes it without these",
+        check_mask("", "a block mask beside a window, packed sequences or a softcap: takes it without these",
                    (one = p, one.softcap = 30, one), mode);
         check_mask("", "a block mask over 65792 tiles of 128: takes up to 65536",
                    (one = p, one.head_dim = 64, one.q_len = one.kv_len = 65792 * 128, one), mode);
@@ -390,6 +389,70 @@ static void sm80_refuses_some_biases(void **state)
     assert_string_equal(sm80_says(one, false), "takes no bias beside ALiBi");
     one = p, one.bias_dtype = ATTN_FP16;
     assert_string_equal(sm80_says(one, false), "takes a bias in fp32 or in the type of the inputs");
+}
+
+/* Windows, packed lengths and softcaps have a deterministic backward. */
+static void sm90_has_softcaps(void **state)
+{
+    static const char *const tiles[2][2][2] = {
+        {{"fwd_softcap_d64_m256n64_s5", "fwd_softcap_ranges_d64_m256n64_s5"},
+         {"fwd_softcap_d128_m128n128_s2", "fwd_softcap_ranges_d128_m128n128_s2"}},
+        {{"bwd_softcap_d64_k128q128", "bwd_softcap_ranges_d64_k128q128"},
+         {"bwd_softcap_d128_k128q64", "bwd_softcap_ranges_d128_k128q64"}}};
+    struct attn_problem p = dense;
+    struct attn_message why = {""};
+    (void)state;
+    p.dtype = ATTN_BF16;
+    for (int i = 0; i < 32; i++) {
+        const struct attn_request request = {
+            .problem = &p, .device = &gpu, .mode = (enum attn_mode)(i & 1), .deterministic = i & 2};
+        p.head_dim = i & 4 ? 128 : 64;
+        p.window_left = i & 8 ? 99 : -1;
+        p.lengths = i & 16 ? ATTN_PACKED : ATTN_FIXED;
+        p.total_q = p.total_k = i & 16 ? p.batch * p.q_len : 0;
+        p.softcap = 0;
+        assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+        p.softcap = 30;
+        assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+        assert_string_equal(attn_fused_sm90.variant(&request), tiles[request.mode][p.head_dim == 128][i >= 8]);
+        assert_true(attn_fused_sm90.workspace_bytes(&request) > 0);
+        p.softcap = 3000;
+        assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+        p.softcap = 1e-13f;
+        assert_int_equal(attn_fused_sm90.accepts(&request, &why),
+                         request.mode == ATTN_FWD ? ATTN_OK : ATTN_UNSUPPORTED);
+        p.softcap = 0;
+        p.kv_len = i & 16 ? 131073 : p.kv_len;
+        p.total_k = i & 16 ? p.kv_len : 0;
+        const bool is_long = request.mode == ATTN_BWD && request.deterministic && (i & 16);
+        assert_int_equal(attn_fused_sm90.accepts(&request, &why), is_long ? ATTN_UNSUPPORTED : ATTN_OK);
+        assert_true(!is_long || strstr(why.text, "takes packed sequences up to 131072 keys"));
+        p.kv_len = dense.kv_len;
+    }
+}
+
+/* tanh of small logits: off by as much as softcap_near.h says. */
+static void small_logits_have_a_polynomial(void **state)
+{
+    struct attn_problem p = dense;
+    (void)state;
+    for (p.softcap = 1e-3f; p.softcap < 2000; p.softcap *= 3)
+        for (p.scale = 0.01f; p.scale < 2; p.scale *= 5) {
+            const struct family_softcap_near near = family_softcap_near_of(&p);
+            const double cap = (double)p.softcap, scale = (double)p.scale;
+            if (scale / cap < 1e-3 || scale / cap > 1e3) {
+                assert_true(near.largest < 0);
+                continue;
+            }
+            assert_true(near.odd[2] > 0 && (double)near.largest * scale / cap > 0.1);
+            for (int i = 0; i <= 100; i++) {
+                const double s = (double)near.largest * i / 100, y = s * s;
+                const double off = s * ((double)near.odd[0] + y * ((double)near.odd[1] + y * (double)near.odd[2])) -
+                                   tanh(s * scale / cap);
+                if (!(cap * fabs(off) <= 2e-5 + 1e-7 * cap))
+                    fail_msg("softcap %g, scale %g, score %g: off by %g", cap, scale, s, cap * off);
+            }
+        }
 }
 
 /* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
@@ -564,6 +627,8 @@ int main(void)
         cmocka_unit_test(sm90_has_masks_of_128),
         cmocka_unit_test(sm80_refuses_some_biases),
         cmocka_unit_test(sm90_takes_8_bits_forward),
+        cmocka_unit_test(sm90_has_softcaps),
+        cmocka_unit_test(small_logits_have_a_polynomial),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

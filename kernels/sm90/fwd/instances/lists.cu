@@ -39,7 +39,7 @@ using D64Split = With<ListsD64Split, Lists, Plain>;
      COST,                                                                                                             \
      0,                                                                                                                \
      false,                                                                                                            \
-     true,                                                                                                             \
+     false,                                                                                                            \
      false,                                                                                                            \
      true,                                                                                                             \
      {LISTS_KERNELS(TILE, true), LISTS_KERNELS(TILE, (!Traits<TILE>::ROTATES_ROWS))}},
