@@ -14,21 +14,24 @@ using namespace device;
 
 /* Where 32 neighbouring boxes, groups of keys that lie together, of a sequence begin in the cache, one in each lane. */
 struct Boxes {
-    int batch, row; /* page, or sequence, and key within it */
+    int64_t k, v; /* in elements */
 };
 
 /* From box `first` of the sequence on. Only pages that hold keys of [begin, end) are looked up. */
 __device__ __forceinline__ Boxes find_boxes(const Params &params, const Part &part, int first, int lane)
 {
     const int64_t key = int64_t(first + lane) << params.box_shift;
-    Boxes boxes = {part.sequence, int(key)};
+    int64_t batch = part.sequence, row = key; /* page, or sequence, and key within it */
 
-    if (params.page_table != NULL && key < part.keys_end && key + (1 << params.box_shift) > part.keys_begin) {
+    if (key >= part.keys_end || key + (1 << params.box_shift) <= part.keys_begin)
+        return {0, 0};
+    if (params.page_table != NULL) {
         const int page = quotient(int(key), params.page_size);
-        boxes.batch = __ldg(params.page_table + part.sequence * params.table_pages + page);
-        boxes.row = int(key) - page * params.page_size.value;
+        batch = __ldg(params.page_table + part.sequence * params.table_pages + page);
+        row = int(key) - page * params.page_size.value;
     }
-    return boxes;
+    return {batch * params.k.stride_batch + row * params.k.stride_row,
+            batch * params.v.stride_batch + row * params.v.stride_row};
 }
 
 /* Publishes a part in the next stage of Q, with its rows of Q on their way; rows that do not exist become zeros. */
@@ -59,25 +62,39 @@ __device__ __forceinline__ void produce_q(SharedStorage<Tile> &smem, const Param
     }
 }
 
-/* Copies the tile of keys from `first_key` on, whose first box is that of lane `lane_of_tile`, to a slot. Rows outside
- * the keys of the part's sequence are not read and become zeros: NaN there does not reach the products. */
+/* A tile of keys, of which rows [begin, end) are keys of the part's sequence and first_lane has the first box. */
+struct KeyTile {
+    int begin, end, first_lane;
+};
+
+/* Copies a tile to a slot. Rows outside the keys of the sequence are not read and become zeros: NaN there does not reach
+ * the products. `boxes`: the lane's offset; from: the head's first element. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void copy_keys(uint32_t to, const T *from, const attn_tensor &tensor, const Params &params,
-                                          const Part &part, const Boxes &boxes, int lane_of_tile, int first_key,
-                                          int thread)
+__device__ __forceinline__ void copy_keys(uint32_t to, const T *from, int64_t stride_row, int64_t boxes, int box_shift,
+                                          const KeyTile &tile, int thread)
 {
     constexpr int PASS_ROWS = PRODUCER_THREADS / Tile::CHUNKS;
-    const int first = thread / Tile::CHUNKS, chunk = thread % Tile::CHUNKS, within = (1 << params.box_shift) - 1;
+    const int first = thread / Tile::CHUNKS, chunk = thread % Tile::CHUNKS;
 
+    to += chunk / 8 * (Tile::TILE_KEYS * 128);
     from += chunk * 8;
+    if (1 << box_shift == Tile::TILE_KEYS && tile.begin <= 0 && tile.end >= Tile::TILE_KEYS) {
+        const T *at = from + __shfl_sync(WHOLE_WARP, boxes, tile.first_lane) + first * stride_row;
+#pragma unroll
+        for (int pass = 0; pass < Tile::TILE_KEYS; pass += PASS_ROWS) {
+            cp_async_16(to + swizzle_128b(first + pass, chunk % 8), at, true);
+            at += PASS_ROWS * stride_row;
+            keep_pointer(at);
+        }
+        return;
+    }
+    const int within = (1 << box_shift) - 1;
 #pragma unroll
     for (int pass = 0; pass < Tile::TILE_KEYS; pass += PASS_ROWS) {
-        const int row = first + pass, lane = lane_of_tile + (row >> params.box_shift), key = first_key + row;
-        const int batch = __shfl_sync(WHOLE_WARP, boxes.batch, lane);
-        const int box_row = __shfl_sync(WHOLE_WARP, boxes.row, lane) + (row & within);
-        const bool valid = key >= part.keys_begin && key < part.keys_end;
-        cp_async_16(to + chunk / 8 * (Tile::TILE_KEYS * 128) + swizzle_128b(row, chunk % 8),
-                    valid ? from + batch * tensor.stride_batch + box_row * tensor.stride_row : from, valid);
+        const int row = first + pass;
+        const int64_t box = __shfl_sync(WHOLE_WARP, boxes, tile.first_lane + (row >> box_shift));
+        const bool valid = row >= tile.begin && row < tile.end;
+        cp_async_16(to + swizzle_128b(row, chunk % 8), valid ? from + box + (row & within) * stride_row : from, valid);
     }
 }
 
@@ -99,11 +116,13 @@ __device__ __forceinline__ void produce_part(SharedStorage<Tile> &smem, const Pa
             now = next;
             next = find_boxes(params, part, first_box + box + 32, lane);
         }
+        const KeyTile tile = {part.keys_begin - first_key, part.keys_end - first_key, box % 32};
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             wait_for(&smem.kv_empty[kv.slot], kv.phase ^ 1);
-            copy_keys<T, Tile>(slot_address(smem, kv.slot), i == 0 ? k : v, i == 0 ? params.k : params.v, params, part,
-                               now, box % 32, first_key, thread);
+            copy_keys<T, Tile>(slot_address(smem, kv.slot), i == 0 ? k : v,
+                               i == 0 ? params.k.stride_row : params.v.stride_row, i == 0 ? now.k : now.v,
+                               params.box_shift, tile, thread);
             cp_async_arrive(shared_address(&smem.kv_full[kv.slot]));
             kv.advance(params.slots);
         }
