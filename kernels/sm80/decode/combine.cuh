@@ -134,7 +134,7 @@ __device__ __forceinline__ void add_up(const Params &params, const Part &part, c
     const int lane = threadIdx.x % 32, rows = int(rows_of_slot(params));
 
 #pragma unroll 1
-    for (int row = threadIdx.x / 32; row < rows; row += CONSUMER_WARPS) {
+    for (int row = threadIdx.x / 32; row < rows; row += Tile::CONSUMER_WARPS) {
         const Row where = row_at(params, tile, row);
         if (!where.exists)
             continue;
@@ -153,13 +153,13 @@ __device__ __forceinline__ void add_up(const Params &params, const Part &part, c
 /* Says that the block has written its addend, and whether it is the last one of `count`. All consumers call it. */
 template <typename Tile> __device__ __forceinline__ bool arrive_last(SharedStorage<Tile> &smem, int *counter, int count)
 {
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* all have written, and read smem.arrived of the step before */
+    bar_sync(CONSUMER_BARRIER, Tile::CONSUMER_THREADS); /* all have written, and read smem.arrived of the step before */
     if (threadIdx.x == 0) {
         __threadfence(); /* also for what the others have written: the barrier is in between */
         smem.arrived = atomicAdd(counter, 1);
         __threadfence();
     }
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
+    bar_sync(CONSUMER_BARRIER, Tile::CONSUMER_THREADS);
     return smem.arrived == count - 1;
 }
 

@@ -1,5 +1,5 @@
-/* The consumer warps of the sm_80 decode: S = Q K^T, P = exp(S), O += P V of 16 query rows a warp, key tile by key tile.
- * What becomes of O: output.cuh. */
+/* The consumer warps of the sm_80 decode: S = Q K^T, P = exp(S), O += P V of 16 query rows a warp, key tile by key
+ * tile. What becomes of O: output.cuh. */
 #pragma once
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/softmax.cuh"

@@ -3,10 +3,10 @@
  *
  * A persistent thread block on each multiprocessor has an equal share of all key tiles of all sequences and heads
  * (kernels/family/decode_work.h). Four warps find the share from the lengths of the caches and copy tiles of K and V to
- * a circular buffer of all the shared memory that is left, which they keep full across parts; four warps compute one
- * tile after the other. The 16 rows of a product are the query heads of a group, times the new tokens: up to 16 rows
- * the four warps have different keys of a tile and are added up at the end of a part, up to 64 rows they have
- * different rows.
+ * a circular buffer of all the shared memory that is left, which they keep full across parts; four or eight warps compute
+ * one tile after the other. The rows of a product are the query heads of a group, times the new tokens, 16 of them to a
+ * warp: up to 16 rows the warps have different keys of a tile and are added up at the end of a part; up to 64 rows four
+ * warps have different rows.
  *
  *   producers                                        consumers
  *     for each part                                    for each part
@@ -28,7 +28,7 @@
 namespace sm80_decode {
 
 template <typename T, typename Tile>
-__global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_constant__ Params params)
+__global__ void __launch_bounds__(Tile::THREADS, 1) fused_decode_kernel(const __grid_constant__ Params params)
 {
     extern __shared__ char shared[];
     SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
@@ -36,16 +36,16 @@ __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_c
     if (threadIdx.x == 0) {
         for (int i = 0; i < Q_STAGES; ++i) {
             mbarrier_init(shared_address(&smem.q_full[i]), PRODUCER_THREADS + 1); /* one more for smem.part */
-            mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS);
+            mbarrier_init(shared_address(&smem.q_empty[i]), Tile::CONSUMER_WARPS);
         }
         for (int i = 0; i < params.slots; ++i) {
             mbarrier_init(shared_address(&smem.kv_full[i]), PRODUCER_THREADS);
-            mbarrier_init(shared_address(&smem.kv_empty[i]), CONSUMER_WARPS);
+            mbarrier_init(shared_address(&smem.kv_empty[i]), Tile::CONSUMER_WARPS);
         }
     }
     __syncthreads();
-    if (threadIdx.x >= CONSUMER_THREADS)
-        produce<T>(smem, params, threadIdx.x - CONSUMER_THREADS);
+    if (threadIdx.x >= Tile::CONSUMER_THREADS)
+        produce<T>(smem, params, threadIdx.x - Tile::CONSUMER_THREADS);
     else
         consume<T>(smem, params);
 }

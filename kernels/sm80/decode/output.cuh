@@ -60,13 +60,13 @@ __device__ __forceinline__ void store_columns(const Params &params, const Part &
             make_uint2(pack2<T>(value.x, value.y), pack2<T>(value.z, value.w));
 }
 
-/* All consumers call it. A thread writes, of every 16th row, 4 of every 32 columns. */
+/* All consumers call it. A thread writes, of some rows, 4 of every 32 columns. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_part(SharedStorage<Tile> &smem, const Params &params, const Part &part,
                                            const RowTile &tile, ThreadRows &rows,
                                            const Accumulator<1, Tile::HEAD_DIM / 8> &o)
 {
-    constexpr int OWN = Tile::ROW_WARPS;
+    constexpr int PASS_ROWS = Tile::CONSUMER_THREADS / 8, OWN = Tile::ROWS / PASS_ROWS;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane % 4;
     const int own_row = threadIdx.x / 8, own_column = threadIdx.x % 8 * 4;
     float weights[OWN][Tile::KEY_WARPS];
@@ -79,10 +79,10 @@ __device__ __forceinline__ void store_part(SharedStorage<Tile> &smem, const Para
             smem.sums[warp / Tile::ROW_WARPS][warp % Tile::ROW_WARPS * 16 + lane / 4 + 8 * half] =
                 make_float4(rows.at[half].max_log2, sum, rounded, 0.0f);
     }
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
+    bar_sync(CONSUMER_BARRIER, Tile::CONSUMER_THREADS);
 #pragma unroll
     for (int i = 0; i < OWN; ++i) {
-        const int row = 16 * i + own_row;
+        const int row = PASS_ROWS * i + own_row;
         const RowSums sums = sum_warps<Tile>(smem, row, weights[i]);
         out[i] = {row_at(params, tile, row), -1};
         if (!out[i].where.exists)
@@ -110,14 +110,15 @@ __device__ __forceinline__ void store_part(SharedStorage<Tile> &smem, const Para
             for (int half = 0; half < 2; ++half)
                 *reinterpret_cast<float2 *>(&mine[lane / 4 + 8 * half][8 * n + 2 * quad]) =
                     make_float2(o.at[0][column / 8 + n][2 * half], o.at[0][column / 8 + n][2 * half + 1]);
-        bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
+        bar_sync(CONSUMER_BARRIER, Tile::CONSUMER_THREADS);
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
             float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
             for (int k = 0; k < Tile::KEY_WARPS; ++k) {
+                const int row = PASS_ROWS * i + own_row;
                 const float4 its =
-                    *reinterpret_cast<const float4 *>(&smem.out[k * Tile::ROW_WARPS + i][own_row][own_column]);
+                    *reinterpret_cast<const float4 *>(&smem.out[k * Tile::ROW_WARPS + row / 16][row % 16][own_column]);
                 sum.x = fmaf(weights[i][k], its.x, sum.x);
                 sum.y = fmaf(weights[i][k], its.y, sum.y);
                 sum.z = fmaf(weights[i][k], its.z, sum.z);
@@ -126,7 +127,7 @@ __device__ __forceinline__ void store_part(SharedStorage<Tile> &smem, const Para
             if (out[i].where.exists)
                 store_columns<T, Tile>(params, part, out[i], column + own_column, sum);
         }
-        bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* the columns have been read */
+        bar_sync(CONSUMER_BARRIER, Tile::CONSUMER_THREADS); /* the columns have been read */
     }
 }
 
