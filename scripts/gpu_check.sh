@@ -212,6 +212,8 @@ verify_stage() {
         checked score-softcap "${score[@]}" --seqlen 700 --softcap 30 --alibi --sink --causal=both
         checked score-mask "${score[@]}" --seqlen 700 --block-mask random:0.5 --alibi --sink --causal=both
     fi
+    step random-decode-sm80 "$fabench" verify --device cuda:0 --random 1000 --seed 1 --mode decode --d 64,128,256 \
+        --impl fused_sm80,fused_sm80:smem_99kb --out none
     # Sequences in other batches: who promises the same bits is held to it.
     step invariance "$fabench" verify --device cuda:0 --invariance --random 500 --seed 1 --repeats 0 \
         --impl naive,fused --out none
@@ -366,7 +368,7 @@ kernels() {
             --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
         ;;
     det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;; # kernels of its own
-    decode) options+=(--mode decode --d 64,128,256 --impl fused_sm90,fused_sm90:invariant) ;;
+    decode) options+=(--mode decode --d 64,128,256 --impl "$(fused_here),fused_sm90:invariant") ;;
     esac
 }
 
@@ -381,9 +383,9 @@ sanitize_stage() {
         sanitized "$tool" "$tool-fwd" "${options[@]}"
         kernels bwd
         sanitized "$tool" "$tool-bwd" "${options[@]}"
+        kernels decode
+        sanitized "$tool" "$tool-decode" "${options[@]}"
         if [[ ,$(fused_here), == *,fused_sm90,* ]]; then
-            kernels decode
-            sanitized "$tool" "$tool-decode" "${options[@]}"
             kernels fp8
             sanitized "$tool" "$tool-fp8" "${options[@]}"
         fi

@@ -13,15 +13,16 @@ static enum attn_status check_device(const struct attn_request *request, struct 
     return ATTN_OK;
 }
 
-/* Beyond dense attention, in both directions. */
+/* Beyond dense attention: forward and backward; decode. */
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
-            ATTN_WITH_SINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS
+            ATTN_WITH_SINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS,
+    OF_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK
 };
 static const struct attn_dispatch dispatch = {
     .check_device = check_device,
-    .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
-    .ranges = {{KNOWN, 256}, {KNOWN | ATTN_WITH_DSINK | ATTN_WITH_DBIAS, 256}}};
+    .directions = {&fused_sm80_fwd, &fused_sm80_bwd, &fused_sm80_decode},
+    .ranges = {{KNOWN, 256}, {KNOWN | ATTN_WITH_DSINK | ATTN_WITH_DBIAS, 256}, {OF_DECODE, 256}}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm80 = {

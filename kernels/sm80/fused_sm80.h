@@ -1,5 +1,5 @@
-/* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fwd/host.c,
- * bwd/host.c; what those of the backward share is in bwd/params.h). C and CUDA C++. */
+/* fused_sm80: its entry in the registry (fused_sm80.c) and its three directions (fwd/host.c, bwd/host.c,
+ * decode/host.c; what the last two share with their kernels is in their params.h). C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM80_H
 #define FABENCH_FUSED_SM80_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd;
+extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd, fused_sm80_decode;
 extern const struct attn_impl attn_fused_sm80;
 
 /* What the host side of the forward and its kernels (fwd/kernel.cuh) share. */

@@ -179,8 +179,13 @@ enum {
                   ATTN_WITH_CACHE_DTYPE | ATTN_WITH_PACKED_ROWS | ATTN_WITH_INVARIANT
 };
 
+/* The same of fused_sm80. */
+enum { SM80_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK };
+
 static unsigned known_of(const struct attn_impl *impl, const struct attn_request *request)
 {
+    if (strcmp(impl->name, "fused_sm80") == 0 && request->mode == ATTN_FWD && request->problem->lengths == ATTN_CACHE)
+        return SM80_DECODE;
     if (strcmp(impl->name, "fused_sm90") == 0 && request->mode == ATTN_FWD && request->problem->lengths == ATTN_CACHE)
         return SM90_DECODE;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -482,6 +487,38 @@ static void all_fits_into_99_kb(void **state)
             }
 }
 
+/* fused_sm80's decode: up to 16 rows of a group and 16 new tokens have the small tile, more the large one where it fits. */
+static void sm80_decode_has_tiles(void **state)
+{
+    static const struct attn_device devices[] = {
+        {.platform = ATTN_CUDA, .sm = 80, .multiprocessors = 108, .smem_per_block_bytes = 166912},
+        {.platform = ATTN_CUDA, .sm = 86, .multiprocessors = 84, .smem_per_block_bytes = 101376},
+        {.platform = ATTN_CUDA, .sm = 90, .multiprocessors = 132, .smem_per_block_bytes = 232448}};
+    struct attn_message why = {""};
+    int large = 0;
+    (void)state;
+    for (int n = 0; n < 3 * 16 * 11; n++)
+        for (int64_t head_dim = 64; head_dim <= 256; head_dim *= 2) {
+            struct attn_problem p = dense;
+            struct attn_request request = {.problem = &p, .device = &devices[n % 3], .mode = ATTN_FWD};
+            p.lengths = ATTN_CACHE;
+            p.dtype = ATTN_BF16;
+            p.q_heads = 8, p.kv_heads = 2, p.kv_len = 5000, p.pages = 1000;
+            p.head_dim = head_dim, p.q_len = 1 + n / 3 % 16, p.page_size = 8 * (n / 48);
+            if (attn_fused_sm80.accepts(&request, &why) != ATTN_OK)
+                fail_msg("%s", why.text);
+            assert_true(attn_fused_sm80.workspace_bytes(&request) > 0);
+            const bool is_large = strstr(attn_fused_sm80.variant(&request), "_m64") != NULL;
+            assert_true(!is_large || p.q_len > 4);
+            assert_true(is_large || p.q_len <= 4 || devices[n % 3].smem_per_block_bytes < 200000);
+            large += is_large;
+            p.head_dim = 96;
+            assert_int_equal(attn_fused_sm80.accepts(&request, &why), ATTN_UNSUPPORTED);
+            assert_string_equal(why.text, "head_dim 96: decode takes 64, 128 and 256");
+        }
+    assert_true(large > 0);
+}
+
 /* What a tile computes with lists in the forward it computes without them where there is neither packing nor a mask. */
 static void every_sparse_tile_has_windows(void **state)
 {
@@ -620,6 +657,7 @@ int main(void)
         cmocka_unit_test(decode_has_a_direction),
         cmocka_unit_test(decode_refuses_values_in_words),
         cmocka_unit_test(invariant_decode_has_no_splits),
+        cmocka_unit_test(sm80_decode_has_tiles),
         cmocka_unit_test(all_fits_into_99_kb),
         cmocka_unit_test(every_sparse_tile_has_windows),
         cmocka_unit_test(windows_alone_have_no_lists),
