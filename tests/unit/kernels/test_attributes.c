@@ -487,7 +487,8 @@ static void all_fits_into_99_kb(void **state)
             }
 }
 
-/* fused_sm80's decode: up to 16 rows of a group and 16 new tokens have the small tile, more the large one where it fits. */
+/* fused_sm80's decode: up to 16 rows of a group and 16 new tokens have the small tile, more the large one where it
+ * fits. */
 static void sm80_decode_has_tiles(void **state)
 {
     static const struct attn_device devices[] = {

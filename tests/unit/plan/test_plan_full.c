@@ -1,4 +1,5 @@
-/* The presets full and decode: what their slices cover, what typed options make of them, and the command that repeats one problem. */
+/* The presets full and decode: what their slices cover, what typed options make of them, and the command that repeats
+ * one problem. */
 #include "tests/unit/plan/plan_of.h"
 
 #include "cmd/problem/problem.h"
