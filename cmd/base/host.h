@@ -17,8 +17,8 @@ struct host_limits {
     double load;          /* of the machine, mean of the last minute; NaN = not known */
 };
 
-/* Of all threads of this process together, since each began: the time on a CPU, and the time in which they could have run
- * and waited for one, because others had it. False where the kernel does not tell. */
+/* Of all threads of this process together, since each began: the time on a CPU, and the time in which they could have
+ * run and waited for one, because others had it. False where the kernel does not tell. */
 struct host_thread_times {
     double ran_s, waited_s;
 };

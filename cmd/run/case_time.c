@@ -373,7 +373,8 @@ static void account(struct problem_run *run, struct contender *c)
                  c->row.impl, after_ms);
 }
 
-/* Batches that the supervisor times, too. On a busy machine one may take many times as long as its launches do alone. */
+/* Batches that the supervisor times, too. On a busy machine one may take many times as long as its launches do alone.
+ * */
 static enum attn_status witness(struct problem_run *run, struct contender *c, double median_ms,
                                 struct attn_message *why)
 {

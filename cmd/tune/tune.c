@@ -34,7 +34,8 @@ struct tune {
 
 /* ---- a process ---- */
 
-/* The words of a sweep that runs this problem with these variants; the caller frees the list. False after a sentence. */
+/* The words of a sweep that runs this problem with these variants; the caller frees the list. False after a sentence.
+ * */
 static bool make_words(const struct tune *t, const struct tune_problem *problem, const int *variants, int count,
                        struct name_list *words)
 {

@@ -8,7 +8,8 @@ expect_code 0
 expect_stdout '^48 problems x'
 command -v python3 >/dev/null || skip "no python3"
 row() { # FILE IMPL MODE MS CHECK
-    printf '{"type":"row","device":"NVIDIA H200","commit":"abcdef0123456","impl":"%s","mode":"%s","dtype":"fp16",' "$2" "$3"
+    printf '{"type":"row","device":"NVIDIA H200","commit":"abcdef0123456","impl":"%s","mode":"%s","dtype":"fp16",' \
+        "$2" "$3"
     printf '"causal":0,"head_dim":64,"q_len":16384,"flops":%s,' "$([ "$3" = fwd ] && echo 2e12 || echo 5e12)"
     printf '"time_ms":%s,"check":"%s"}\n' "$4" "$5"
 } >>"$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/fused_vs_flash2.py, scripts/cudnn_vs_pytorch.py and scripts/decode_vs_fa3.py: which problems both sides are asked for, ratios, bars,
-# files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say FAKE_TORCH_MS and FAKE_MS.
+# scripts/fused_vs_flash2.py, scripts/cudnn_vs_pytorch.py and scripts/decode_vs_fa3.py: which problems both sides are
+# asked for, ratios, bars, files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say FAKE_TORCH_MS and FAKE_MS.
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip "no python3"
@@ -155,15 +155,18 @@ expect_stdout ' 450\.0 +500\.0 +0\.900  < minimum$'
 # ---- decode_vs_fa3 ----
 fa3() { python_run decode_vs_fa3.py --fabench ./fake_fabench "$@"; }
 touch library.so
-FAKE_MS=2 FAKE_TORCH_MS=2.5 fa3 --library library.so --csv decode.csv --shape 32x8,32x1 --batch 1 --kv-len 8k --page-size 16
+FAKE_MS=2 FAKE_TORCH_MS=2.5 fa3 --library library.so --csv decode.csv --shape 32x8,32x1 --batch 1 --kv-len 8k \
+    --page-size 16
 expect_code 0
 expect "the points" test "$(wc -l <asked)" -eq 2
 expect_stdout ' 32 +8 +1 +8192 +16 +1 +34 +2000\.0 +2500\.0 +90\.0 +72\.0 +1\.2500$'
 expect_stdout '^all: 2 points, geometric mean 1\.250, least 1\.250; at least 1\.06 and 0\.99: reached$'
 expect_stdout '^one key head, batch 1: 1 points, .*: reached$'
 expect "the row" grep -qx '32,1,1,8192,16,1,4,2000.0,2500.0,90.0,72.0,1.2500' decode.csv
-expect "asked for in fabench" grep -q -- '--mode decode .*--shape 32x8 --batch 1 --kv-len 8192 --seqlen 1 --page-size 16' asked
-expect "asked for in PyTorch" grep -q '^fa3_forward query=1x1x32x128 key=1x8192x8x128 .*seqused_k=\[8192\] .*num_splits=0' calls
+expect "asked for in fabench" \
+    grep -q -- '--mode decode .*--shape 32x8 --batch 1 --kv-len 8192 --seqlen 1 --page-size 16' asked
+expect "asked for in PyTorch" \
+    grep -q '^fa3_forward query=1x1x32x128 key=1x8192x8x128 .*seqused_k=\[8192\] .*num_splits=0' calls
 FAKE_MS=2 FAKE_TORCH_MS=1.9 fa3 --library library.so --shape 32x8 --batch 1 --kv-len 8k
 expect_code 1
 expect "measured three times" test "$(wc -l <asked)" -eq 3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fabench tune and --tuned, with the variants of fused_cpu on a board whose times are made up (tests/fake/fake_boards.c):
-# the fastest variant that wins the race is written and taken again; a file of another device or build is refused; a
+# fabench tune and --tuned, with the variants of fused_cpu on a board with made-up times (tests/fake/fake_boards.c): the
+# fastest variant that wins the race is written and taken again; a file of another device or build is refused; a
 # stopped run goes on.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 real=$fabench
@@ -62,7 +62,7 @@ for change in 's/Fake 100/Fake 200/' 's/"commit":"/&x/'; do
     sed "$change" a.jsonl >other.jsonl
     sweep --impl fused_cpu --seqlen 128 --tuned other.jsonl
     expect_code 5
-    expect_stderr '^fabench: --tuned other.jsonl was tuned with (device "NVIDIA Fake 200", here it is "NVIDIA Fake 100"|commit "x)'
+    expect_stderr '^fabench: --tuned other.jsonl was tuned with (device "NVIDIA Fake 200", here it is |commit "x)'
     tune --seqlen 128 --write other.jsonl --resume
     expect_code 5
 done

@@ -3,10 +3,10 @@
  *
  * A persistent thread block on each multiprocessor has an equal share of all key tiles of all sequences and heads
  * (kernels/family/decode_work.h). Four warps find the share from the lengths of the caches and copy tiles of K and V to
- * a circular buffer of all the shared memory that is left, which they keep full across parts; four or eight warps compute
- * one tile after the other. The rows of a product are the query heads of a group, times the new tokens, 16 of them to a
- * warp: up to 16 rows the warps have different keys of a tile and are added up at the end of a part; up to 64 rows four
- * warps have different rows.
+ * a circular buffer of all the shared memory that is left, which they keep full across parts; four or eight warps
+ * compute one tile after the other. The rows of a product are the query heads of a group, times the new tokens, 16 of
+ * them to a warp: up to 16 rows the warps have different keys of a tile and are added up at the end of a part; up to 64
+ * rows four warps have different rows.
  *
  *   producers                                        consumers
  *     for each part                                    for each part

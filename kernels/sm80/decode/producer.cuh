@@ -67,8 +67,8 @@ struct KeyTile {
     int begin, end, first_lane;
 };
 
-/* Copies a tile to a slot. Rows outside the keys of the sequence are not read and become zeros: NaN there does not reach
- * the products. `boxes`: the lane's offset; from: the head's first element. */
+/* Copies a tile to a slot. Rows outside the keys of the sequence are not read and become zeros: NaN there does not
+ * reach the products. `boxes`: the lane's offset; from: the head's first element. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void copy_keys(uint32_t to, const T *from, int64_t stride_row, int64_t boxes, int box_shift,
                                           const KeyTile &tile, int thread)

@@ -20,8 +20,8 @@ constexpr int LEAST_SLOTS = 2;           /* a tile of K and one of V */
  * the sake of the banks. */
 constexpr int OUT_COLUMNS = 32, OUT_STRIDE = OUT_COLUMNS + 8;
 
-/* DIM: head_dim; KEYS: of a tile; ROWS: query rows of a tile, of which each of the consumer WARPS has 16; those that have
- * the same rows share out the keys of a tile. */
+/* DIM: head_dim; KEYS: of a tile; ROWS: query rows of a tile, of which each of the consumer WARPS has 16; those that
+ * have the same rows share out the keys of a tile. */
 template <int DIM, int KEYS, int ROWS_, int WARPS> struct Tile {
     static constexpr int HEAD_DIM = DIM, TILE_KEYS = KEYS, ROWS = ROWS_;
     static constexpr int CONSUMER_WARPS = WARPS, CONSUMER_THREADS = 32 * WARPS;

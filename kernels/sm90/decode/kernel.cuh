@@ -18,8 +18,8 @@
  * Pages without a key of the sequence are neither looked up nor read.
  *
  * Files: work.h (shares of blocks), ragged.h (the same of packed rows and in the invariant mode), walk.cuh (finding
- * them), rows.cuh (rows of a tile), producer.cuh, widen.cuh (8 bits), consumer.cuh, combine.cuh, leaves.cuh (consumers of
- * the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled), host.c. Measurements:
+ * them), rows.cuh (rows of a tile), producer.cuh, widen.cuh (8 bits), consumer.cuh, combine.cuh, leaves.cuh (consumers
+ * of the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled), host.c. Measurements:
  * docs/kernels/sm90_decode.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"

@@ -39,7 +39,8 @@ template <int DIM, int KEYS, int SLOTS_> struct Tile {
     /* O is computed by products of at most 128 columns. */
     static constexpr int COLUMNS = DIM < 128 ? DIM : 128, OUTPUTS = DIM / COLUMNS, OUTPUT_PANELS = COLUMNS / 64;
     static constexpr bool IS_INVARIANT = false, IS_8_BIT = false;
-    /* The consumer's ways: scores of the next tile during the softmax; no softmax of rows that the tile does not have. */
+    /* The consumer's ways: scores of the next tile during the softmax; no softmax of rows that the tile does not have.
+     * */
     static constexpr bool OVERLAPS = false, SKIPS_ROWS = false;
     using PartType = Part;
 };
@@ -54,8 +55,8 @@ template <typename Tile> struct InvariantTile : PackedTile<Tile> {
     static constexpr bool IS_INVARIANT = true;
 };
 
-/* Of a cache with 8 bits. Its tiles are loaded into a buffer of LOAD_SLOTS; other warps widen them to the 16 bits of the
- * products (widen.cuh), in the buffer of SLOTS. */
+/* Of a cache with 8 bits. Its tiles are loaded into a buffer of LOAD_SLOTS; other warps widen them to the 16 bits of
+ * the products (widen.cuh), in the buffer of SLOTS. */
 template <typename Tile> struct Tile8Bit : Tile {
     static constexpr bool IS_8_BIT = true, SKIPS_ROWS = true;
     static constexpr bool OVERLAPS = Tile::HEAD_DIM <= 128; /* otherwise registers do not suffice */

@@ -169,8 +169,8 @@ static void on_the_terminal(void **state)
     free(path);
 }
 
-/* Several batches and head counts: over the length a panel for each pair of them, with a ceiling of its own, and one for
- * unequal lengths; over the batch one for each cache length, in us. */
+/* Several batches and head counts: over the length a panel for each pair of them, with a ceiling of its own, and one
+ * for unequal lengths; over the batch one for each cache length, in us. */
 static void panels_of_batches(void **state)
 {
     (void)state;

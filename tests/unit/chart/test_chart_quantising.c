@@ -1,5 +1,5 @@
-/* The chart of what 8 bits cost: a line for each kind of scales, rotation, data and implementation; a point is the error
- * of quantising and of the kernel together. */
+/* The chart of what 8 bits cost: a line for each kind of scales, rotation, data and implementation; a point is the
+ * error of quantising and of the kernel together. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/chart/chart.h"
