@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # scripts/fused_vs_flash2.py, scripts/cudnn_vs_pytorch.py and scripts/decode_vs_fa3.py: which problems both sides are
-# asked for, ratios, bars, files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say FAKE_TORCH_MS and FAKE_MS.
+# asked for, ratios, bars, files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say
+# FAKE_TORCH_MS and FAKE_MS.
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip "no python3"

@@ -62,7 +62,8 @@ for change in 's/Fake 100/Fake 200/' 's/"commit":"/&x/'; do
     sed "$change" a.jsonl >other.jsonl
     sweep --impl fused_cpu --seqlen 128 --tuned other.jsonl
     expect_code 5
-    expect_stderr '^fabench: --tuned other.jsonl was tuned with (device "NVIDIA Fake 200", here it is |commit "x)'
+    devices='"NVIDIA Fake 200", here it is "NVIDIA Fake 100"'
+    expect_stderr "^fabench: --tuned other.jsonl was tuned with (device $devices|commit \"x)"
     tune --seqlen 128 --write other.jsonl --resume
     expect_code 5
 done
