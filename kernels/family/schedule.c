@@ -1,6 +1,5 @@
 /* The host side of schedule.cu: workspace, refusals, launches. */
 #include "kernels/family/schedule.h"
-#include "kernels/family/schedule_in_order.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"

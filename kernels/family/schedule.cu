@@ -9,13 +9,12 @@
  * Work tiles are sorted by how many tiles of the other side they visit, the most first, so that long ones start early
  * and short ones fill the gaps at the end: a counting sort with a counter for each of FAMILY_SCHEDULE_THREADS classes.
  * Within a class the order depends on the run; no result does. For kernels whose blocks wait for the tiles before in
- * the same sequence the class is the tile's number (schedule_in_order.h).
+ * the same sequence the class is the tile's number (schedule.h).
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
  * sequence at a multiple of row_block rows, block cu_seqlens_q[b] / row_block + b. */
 #include "kernels/family/block_mask.cuh"
 #include "kernels/family/schedule.h"
-#include "kernels/family/schedule_in_order.h"
 #include "kernels/family/tile_lists.cuh"
 
 namespace {

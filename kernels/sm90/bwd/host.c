@@ -8,7 +8,6 @@
 #include "kernels/common/launch.h"
 #include "kernels/family/lengths.h"
 #include "kernels/family/schedule.h"
-#include "kernels/family/schedule_in_order.h"
 #include "kernels/family/softcap.h"
 #include "kernels/sm90/bwd/parts.h"
 #include "kernels/sm90/fused_sm90.h"
