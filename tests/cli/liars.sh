@@ -194,17 +194,21 @@ with_extras() {
     echo "$seen"
 }
 
-# beside NAME ARGUMENT...: a run of a liar and the honest one; neither exit code nor the other's row may differ.
+# beside NAME ARGUMENT...: a run of a liar and the honest one; neither exit code nor the other's row may differ. Where
+# its two clocks differ although it should pass, its threads waited for a CPU: it runs again, twice at most.
 beside() {
-    local name=$1 limit=20 seen
+    local name=$1 limit=20 seen try
     shift
     [[ ${verdict[$name]} != timeout* ]] || limit=2
-    rm -f run.jsonl
-    run "${common[@]}" "${tiny[@]}" --timeout-s $limit \
-        --jsonl run.jsonl --impl "liar_$name,$honest" "$@"
-    touch run.jsonl
-    read_rows run.jsonl
-    seen=$(verdict_of "liar_$name" "${verdict[$name]}")
+    for try in 1 2 3; do
+        rm -f run.jsonl
+        run "${common[@]}" "${tiny[@]}" --timeout-s $limit \
+            --jsonl run.jsonl --impl "liar_$name,$honest" "$@"
+        touch run.jsonl
+        read_rows run.jsonl
+        seen=$(verdict_of "liar_$name" "${verdict[$name]}")
+        [[ ${verdict[$name]} == pass* && $seen == "fail witness" ]] || break
+    done
     seen=$(with_extras "$name" "$seen")
     [ "$code" -eq "$(exit_of "${verdict[$name]}")" ] || seen+=", exit $code"
     [ "$(verdict_of $honest pass)" = pass ] || seen+=", honest beside it: $(verdict_of $honest pass)"
