@@ -12,9 +12,8 @@ import re
 import subprocess
 import sys
 
-# Bytes below a folder. Records, vectors and pages are what grows by itself; code grows by what it does: the kernels of
-# the family and their tests are 1 MB so far.
-LIMITS = {"": 10_000_000, "tests/golden/": 2_000_000, "results/": 1_300_000, "docs/": 350_000}
+# Bytes below a folder; all files: 9 MiB. Records, vectors and pages are what grows by itself.
+LIMITS = {"": 9216 * 1024, "tests/golden/": 1_400_000, "results/": 1_250_000, "docs/": 350_000}
 LINES = {"README.md": 160, "docs/changelog.md": 60, "docs/kernels/sm90_fwd.md": 250, "docs/kernels/sm90_bwd.md": 250,
          "docs/kernels/sm80.md": 250, "docs/kernels/sm80_decode.md": 120, "docs/kernels/sm90_decode.md": 120,
          "docs/kernels/sm90_masks.md": 120, "docs/kernels/sm90_fp8.md": 120}
@@ -35,7 +34,7 @@ def too_heavy(files):
     for folder, limit in LIMITS.items():
         inside = {path: size for path, size in files.items() if path.startswith(folder)}
         total = sum(inside.values())
-        print(f"{folder or 'all files'}: {total / 1e6:.2f} MB of {limit / 1e6:.0f} MB")
+        print(f"{folder or 'all files'}: {total / 1024:.0f} KiB of {limit / 1024:.0f} KiB")
         if total > limit:
             heaviest = sorted(inside, key=inside.get, reverse=True)[:HEAVIEST]
             yield (f"{folder or 'the checkout'}: {total} bytes, above {limit}; the largest files: " +
