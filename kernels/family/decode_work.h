@@ -39,6 +39,7 @@ struct family_decode_shape {
     int lanes, row_items;        /* rows of units: items, or 1; items of a sequence in a row */
     int blocks, splits;          /* blocks: a multiple of lanes; splits: 0 = units are shared out evenly */
     int window_left;             /* -1 = none */
+    int most_leaves;             /* of an item in the invariant mode of sm_90 (ragged.h); 0 = another mode */
 };
 
 /* From shapes alone. tile_keys, tile_rows: of the kernel. */
@@ -63,7 +64,8 @@ static inline struct family_decode_shape family_decode_shape_of(const struct att
         .row_items = 0, /* below */
         .blocks = multiprocessors < FAMILY_DECODE_MOST_BLOCKS ? multiprocessors : FAMILY_DECODE_MOST_BLOCKS,
         .splits = (int)splits,
-        .window_left = (int)(p->window_left < p->kv_len ? p->window_left : p->kv_len)};
+        .window_left = (int)(p->window_left < p->kv_len ? p->window_left : p->kv_len),
+        .most_leaves = 0};
     const int64_t each = splits != 0 ? splits : (p->kv_len + tile_keys - 1) / tile_keys;
     const int64_t most_units = p->batch * shape.items * each;
     const int together = shape.blocks - shape.blocks % shape.items;
@@ -90,10 +92,12 @@ struct family_decode_keys {
     int begin, end, first_tile, tiles;
 };
 
-ATTN_FUNCTION struct family_decode_keys family_decode_keys_of(const struct family_decode_shape *shape, int used)
+/* q_len: new rows of the sequence. */
+ATTN_FUNCTION struct family_decode_keys family_decode_keys_of_rows(const struct family_decode_shape *shape, int q_len,
+                                                                   int used)
 {
     const int end = used < 0 ? 0 : used < shape->kv_len ? used : shape->kv_len;
-    const int first = shape->window_left < 0 ? 0 : end - shape->q_len - shape->window_left;
+    const int first = shape->window_left < 0 ? 0 : end - q_len - shape->window_left;
     const int begin = first < 0 ? 0 : first;
     const int first_tile = begin / shape->tile_keys, tiles = (end + shape->tile_keys - 1) / shape->tile_keys;
     struct family_decode_keys keys = {begin, end, first_tile, 1};
@@ -101,6 +105,11 @@ ATTN_FUNCTION struct family_decode_keys family_decode_keys_of(const struct famil
     if (tiles > first_tile)
         keys.tiles = tiles - first_tile;
     return keys;
+}
+
+ATTN_FUNCTION struct family_decode_keys family_decode_keys_of(const struct family_decode_shape *shape, int used)
+{
+    return family_decode_keys_of_rows(shape, shape->q_len, used);
 }
 
 /* What a thread block computes at a time. */
@@ -128,14 +137,6 @@ struct family_decode_walk {
     int sequence, used;
 };
 
-/* a * b / of, of numbers that are not negative; divisions of 64 bits take a GPU four times as long as those of 32. */
-ATTN_FUNCTION int64_t family_decode_portion(int64_t a, int64_t b, int64_t of)
-{
-    const int64_t product = a * b;
-
-    return product <= UINT32_MAX ? (int64_t)((uint32_t)product / (uint32_t)of) : product / of;
-}
-
 /* The part of its row that a block has, but not yet the sequence that it begins in: family_decode_seek, or kernels in
  * their own way, go there from the first one. total: units of all sequences in a row. */
 ATTN_FUNCTION struct family_decode_walk family_decode_range(const struct family_decode_shape *shape, int64_t total,
@@ -145,8 +146,8 @@ ATTN_FUNCTION struct family_decode_walk family_decode_range(const struct family_
     struct family_decode_walk walk = {total, 0, 0, 0, block % shape->lanes, block / shape->lanes, (int)blocks, 0, 0};
 
     if (walk.block < blocks) {
-        walk.next = family_decode_portion(total, walk.block, blocks);
-        walk.end = family_decode_portion(total, walk.block + 1, blocks);
+        walk.next = total * walk.block / blocks;
+        walk.end = total * (walk.block + 1) / blocks;
     }
     return walk;
 }
@@ -170,7 +171,7 @@ ATTN_FUNCTION void family_decode_seek(const struct family_decode_shape *shape, c
 /* The block of the lane that has a unit. */
 ATTN_FUNCTION int family_decode_block_of(const struct family_decode_walk *walk, int64_t unit)
 {
-    return (int)family_decode_portion((unit + 1) * walk->blocks - 1, 1, walk->total);
+    return (int)(((unit + 1) * walk->blocks - 1) / walk->total);
 }
 
 /* A part of an item whose n tiles are cut by the ranges of blocks. */

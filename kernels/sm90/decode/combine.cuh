@@ -1,5 +1,5 @@
 /* Parts of an item in the workspace of the sm_90 decode: how they are added up by the block that finishes last. Many
- * parts are added up in two steps: those of a group of neighbours (sm90_decode_fan) in the slot of the group's first
+ * parts are added up in two steps: those of a group of neighbours (family_decode_fan) in the slot of the group's first
  * part, then the groups. Parts are added in the order of their keys, whoever does it: results do not differ from run to
  * run. */
 #pragma once
@@ -46,7 +46,7 @@ template <typename Tile> struct RowColumns {
 
 /* What is read of one row: of every addend the lane's columns, and the sums of addend `lane`. */
 template <typename Tile> struct AddendRows {
-    RowColumns<Tile> o[SM90_DECODE_FEW_PARTS];
+    RowColumns<Tile> o[FAMILY_DECODE_FEW_PARTS];
     float4 sums;
 };
 
@@ -63,14 +63,14 @@ __device__ __forceinline__ void load_addends(AddendRows<Tile> &rows, const Param
 
     rows.sums = make_float4(-INFINITY, 0.0f, 0.0f, 0.0f);
     if (lane < addends.count)
-        rows.sums = __ldcg(params.part_rows + sm90_decode_slot(&part, addends.first + lane * addends.step) * slot_rows +
-                           piece.row);
+        rows.sums = __ldcg(params.part_rows +
+                           family_decode_slot(&part, addends.first + lane * addends.step) * slot_rows + piece.row);
     const int64_t slot_floats = slot_rows * Tile::HEAD_DIM, step = addends.step * part.slot_step * slot_floats;
     const float *from = params.part_o + (part.base_slot + addends.first * part.slot_step) * slot_floats +
                         piece.row * Tile::HEAD_DIM + piece.column + 2 * lane;
     const float *const first = addends.first == 0 ? from + (part.first_slot - part.base_slot) * slot_floats : from;
 #pragma unroll
-    for (int i = 0; i < SM90_DECODE_FEW_PARTS; ++i) {
+    for (int i = 0; i < FAMILY_DECODE_FEW_PARTS; ++i) {
 #pragma unroll
         for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j)
             rows.o[i].at[j] = i < addends.count
@@ -91,7 +91,7 @@ __device__ __forceinline__ RowSums sum_addends(RowColumns<Tile> &o, const Addend
     for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j)
         o.at[j] = make_float2(0.0f, 0.0f);
 #pragma unroll
-    for (int i = 0; i < SM90_DECODE_FEW_PARTS; ++i) {
+    for (int i = 0; i < FAMILY_DECODE_FEW_PARTS; ++i) {
         const float its = __shfl_sync(WHOLE_WARP, weight, i); /* 0 behind the last */
 #pragma unroll
         for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j) {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void store_sum(const RowColumns<Tile> &o, const RowSu
     const bool writes_sums = lane == 0 && piece.column + Tile::COLUMNS == Tile::HEAD_DIM;
 
     if (!addends.is_all) {
-        const int64_t target = sm90_decode_slot(&part, addends.first) * rows_of_slot(params) + piece.row;
+        const int64_t target = family_decode_slot(&part, addends.first) * rows_of_slot(params) + piece.row;
         float *const to = params.part_o + target * Tile::HEAD_DIM + piece.column + 2 * lane;
         if (writes_sums)
             __stcg(params.part_rows + target, make_float4(sums.max_log2, sums.sum, sums.rounded, 0.0f));
@@ -175,18 +175,18 @@ template <typename Tile> __device__ __forceinline__ bool arrive_last(SharedStora
 template <typename T, typename Tile>
 __device__ __forceinline__ void combine_part(SharedStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part)
 {
-    static_assert(SM90_DECODE_FEW_PARTS * SM90_DECODE_FEW_PARTS >= SM90_DECODE_MOST_SPLITS &&
-                      SM90_DECODE_FEW_PARTS * SM90_DECODE_FEW_PARTS >= SM90_DECODE_MOST_BLOCKS,
+    static_assert(FAMILY_DECODE_FEW_PARTS * FAMILY_DECODE_FEW_PARTS >= FAMILY_DECODE_MOST_SPLITS &&
+                      FAMILY_DECODE_FEW_PARTS * FAMILY_DECODE_FEW_PARTS >= FAMILY_DECODE_MOST_BLOCKS,
                   "no step has more addends than a warp reads at once");
-    const int fan = sm90_decode_fan(part.parts), group = part.number / fan, groups = (part.parts + fan - 1) / fan;
+    const int fan = family_decode_fan(part.parts), group = part.number / fan, groups = (part.parts + fan - 1) / fan;
     const int first = group * fan, count = min(part.parts - first, fan);
 
     grid_wait_for_last(); /* the counters are zero */
-    if (!arrive_last(smem, params.counters + sm90_decode_slot(&part, first), count))
+    if (!arrive_last(smem, params.counters + family_decode_slot(&part, first), count))
         return;
     add_up<T, Tile>(params, part, {first, 1, count, groups == 1});
     if (groups > 1 &&
-        arrive_last(smem, params.counters + sm90_decode_slots(&params.shape) + sm90_decode_slot(&part, 0), groups))
+        arrive_last(smem, params.counters + family_decode_slots(&params.shape) + family_decode_slot(&part, 0), groups))
         add_up<T, Tile>(params, part, {0, fan, groups, true});
 }
 

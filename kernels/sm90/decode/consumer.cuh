@@ -222,7 +222,7 @@ __device__ __forceinline__ void store_part(const float (&o)[Tile::OUTPUTS][Tile:
                                            const Params &params, const PartOf<Tile> &part, const RowTile &tile,
                                            int first_row, const SlotTarget &slot)
 {
-    const int64_t slot_row = sm90_decode_slot(&part, slot.number) * rows_of_slot(params) + first_row;
+    const int64_t slot_row = family_decode_slot(&part, slot.number) * rows_of_slot(params) + first_row;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         if (!row_at(params, tile, first_row + 8 * half).exists)

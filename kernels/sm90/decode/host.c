@@ -34,24 +34,26 @@ static int work_of(const struct attn_request *request)
     return attn_rows_are_packed(request->problem) ? FUSED_SM90_DECODE_PACKED : FUSED_SM90_DECODE_ALIKE;
 }
 
-static struct sm90_decode_shape shape_of(const struct attn_request *request, const struct fused_sm90_decode_tile *tile)
+static struct family_decode_shape shape_of(const struct attn_request *request,
+                                           const struct fused_sm90_decode_tile *tile)
 {
     const int multiprocessors = request->device->multiprocessors;
 
     if (work_of(request) == FUSED_SM90_DECODE_ALIKE)
-        return sm90_decode_shape_of(request->problem, tile->tile_keys, multiprocessors, request->splits);
+        return family_decode_shape_of(request->problem, tile->tile_keys, SM90_DECODE_ROWS, multiprocessors,
+                                      request->splits);
     return sm90_decode_ragged_shape_of(request->problem, tile->tile_keys, multiprocessors, request->splits,
                                        request->invariant);
 }
 
-static int64_t slots_of(const struct sm90_decode_shape *shape)
+static int64_t slots_of(const struct family_decode_shape *shape)
 {
     if (shape->most_leaves != 0)
         return sm90_decode_regions(shape) * shape->most_leaves;
-    return shape->splits == 1 ? 0 : sm90_decode_slots(shape); /* one split has no parts */
+    return shape->splits == 1 ? 0 : family_decode_slots(shape); /* one split has no parts */
 }
 
-static int64_t counters_of(const struct sm90_decode_shape *shape)
+static int64_t counters_of(const struct family_decode_shape *shape)
 {
     return shape->most_leaves != 0 ? sm90_decode_regions(shape) * SM90_DECODE_NODE_COUNTERS : 2 * slots_of(shape);
 }
@@ -61,7 +63,7 @@ struct workspace {
     int64_t part_rows, part_o, bytes;
 };
 
-static struct workspace workspace_of(const struct sm90_decode_shape *shape, int64_t head_dim)
+static struct workspace workspace_of(const struct family_decode_shape *shape, int64_t head_dim)
 {
     const int64_t slots = slots_of(shape), counters = counters_of(shape);
     const int64_t rows = slots * shape->heads * shape->tokens;
@@ -95,9 +97,9 @@ static enum attn_status check_values(const struct attn_request *request, struct 
         return attn_fail(why, ATTN_UNSUPPORTED, "takes the invariant mode without splits and without a variant");
     if (p->cache_dtype != ATTN_FP32 && (!attn_dtype_is_8_bit(p->cache_dtype) || p->quant_scale != ATTN_SCALE_HEAD))
         return attn_fail(why, ATTN_UNSUPPORTED, "a cache of another type is e4m3 or e5m2, with a scale for each head");
-    if (request->splits < 0 || request->splits > SM90_DECODE_MOST_SPLITS)
+    if (request->splits < 0 || request->splits > FAMILY_DECODE_MOST_SPLITS)
         return attn_fail(why, ATTN_UNSUPPORTED, "%lld splits: decode takes up to %d", (long long)request->splits,
-                         SM90_DECODE_MOST_SPLITS);
+                         FAMILY_DECODE_MOST_SPLITS);
     if (p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "decode takes caches of up to %lld keys", (long long)MAX_LEN);
     if (p->page_size < 0 || p->page_size % 8 != 0 || p->page_size > MAX_LEN)
@@ -120,7 +122,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const struct fused_sm90_decode_tile *tile = attn_choose_tile(&fused_sm90_decode_tiles, request, why);
     if (!tile)
         return ATTN_UNSUPPORTED;
-    const struct sm90_decode_shape shape = shape_of(request, tile);
+    const struct family_decode_shape shape = shape_of(request, tile);
     if (p->batch * shape.items > MAX_UNITS / attn_tiles(p->kv_len, tile->tile_keys))
         return attn_fail(why, ATTN_UNSUPPORTED, "%lld tiles of rows and as many keys each are over 2^48 tiles",
                          (long long)(p->batch * shape.items));
@@ -134,7 +136,7 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (!tile)
         return 0;
-    const struct sm90_decode_shape shape = shape_of(request, tile);
+    const struct family_decode_shape shape = shape_of(request, tile);
     return (size_t)workspace_of(&shape, request->problem->head_dim).bytes;
 }
 

@@ -2,11 +2,11 @@
  * (split-KV of FlashDecoding, Dao et al. 2023), with wgmma and TMA, for compute capability 9.0.
  *
  * A persistent thread block on each multiprocessor has an equal share of all key tiles of all sequences and heads
- * (work.h). Its producer warp finds the share from the lengths of the caches and has tiles of K and V brought to a
- * circular buffer of some 200 KB, which it keeps full across parts. Its consumer warpgroup computes one tile after
- * the other: with 64 rows a tile takes about half of the time that its bytes need, so nothing overlaps within the
- * warpgroup. With a cache of 8 bits eight more warps widen tiles to the 16 bits of the products. The 64 rows of a
- * product are the query heads of a group, times the new tokens.
+ * (kernels/family/decode_work.h). Its producer warp finds the share from the lengths of the caches and has tiles of K
+ * and V brought to a circular buffer of some 200 KB, which it keeps full across parts. Its consumer warpgroup computes
+ * one tile after the other. With a cache of 8 bits eight more warps widen tiles to the 16 bits of the products, and the
+ * scores of the next tile are computed during the softmax. The 64 rows of a product are the query heads of a group,
+ * times the new tokens.
  *
  *   producer                                         consumer
  *     for each part                                    for each part
@@ -17,10 +17,10 @@
  * What must not arrive: NaN behind a cache's end. Scores of these keys are replaced by -inf and rows of V by zeros.
  * Pages without a key of the sequence are neither looked up nor read.
  *
- * Files: work.h (shares of blocks), ragged.h (the same of packed rows and in the invariant mode), walk.cuh (finding
- * them), rows.cuh (rows of a tile), producer.cuh, widen.cuh (8 bits), consumer.cuh, combine.cuh, leaves.cuh (consumers
- * of the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled), host.c. Measurements:
- * docs/kernels/sm90_decode.md. */
+ * Files: kernels/family/decode_work.h (shares of blocks), ragged.h (the same of packed rows and in the invariant mode),
+ * walk.cuh (finding them), rows.cuh (rows of a tile), producer.cuh, widen.cuh (8 bits), consumer.cuh, combine.cuh,
+ * leaves.cuh (consumers of the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled),
+ * host.c. Measurements: docs/kernels/sm90_decode.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"

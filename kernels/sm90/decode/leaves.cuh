@@ -19,7 +19,7 @@ __device__ __forceinline__ void store_fold(const float2 (&o)[Tile::HEAD_DIM / 64
                                            const RowTile &tile, int row, int lane)
 {
     constexpr int PAIRS = Tile::HEAD_DIM / 64;
-    const int64_t target = sm90_decode_slot(&part, addends.first) * rows_of_slot(params) + row;
+    const int64_t target = family_decode_slot(&part, addends.first) * rows_of_slot(params) + row;
 
     if (!addends.is_all) {
         if (lane == 0)
@@ -64,7 +64,7 @@ __device__ __forceinline__ void fold_row(const Params &params, const PartOf<Tile
 {
     constexpr int PAIRS = Tile::HEAD_DIM / 64;
     const int64_t slot_rows = rows_of_slot(params);
-    const int64_t first_row = sm90_decode_slot(&part, addends.first) * slot_rows + row;
+    const int64_t first_row = family_decode_slot(&part, addends.first) * slot_rows + row;
     const float4 first = __ldcg(params.part_rows + first_row);
     const int contained = addends.step == 1 ? int(first.w) : 1, others = addends.count - contained;
     RowSums sums = {first.x, first.y, first.z}, own = {-INFINITY, 0.0f, 0.0f};
@@ -75,7 +75,7 @@ __device__ __forceinline__ void fold_row(const Params &params, const PartOf<Tile
         o[i] = __ldcg(reinterpret_cast<const float2 *>(params.part_o + first_row * Tile::HEAD_DIM + 64 * i + 2 * lane));
     if (lane < others)
         own = load_sums(params,
-                        sm90_decode_slot(&part, addends.first + (contained + lane) * addends.step) * slot_rows + row);
+                        family_decode_slot(&part, addends.first + (contained + lane) * addends.step) * slot_rows + row);
     float top = own.max_log2; /* of the lanes up to this one */
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void fold_row(const Params &params, const PartOf<Tile
                                  __shfl_sync(WHOLE_WARP, weights.addend, i)};
         const int number = addends.first + (contained + i) * addends.step;
         const float *const from =
-            params.part_o + (sm90_decode_slot(&part, number) * slot_rows + row) * Tile::HEAD_DIM + 2 * lane;
+            params.part_o + (family_decode_slot(&part, number) * slot_rows + row) * Tile::HEAD_DIM + 2 * lane;
         sums.sum = fold(sums.sum, __shfl_sync(WHOLE_WARP, own.sum, i), now);
         sums.rounded = fold(sums.rounded, __shfl_sync(WHOLE_WARP, own.rounded, i), now);
 #pragma unroll
@@ -140,7 +140,7 @@ __device__ __forceinline__ void combine_leaves(SharedStorage<Tile> &smem, const 
 {
     const int nodes = (part.parts + part.own.fan - 1) / part.own.fan, count = min(part.parts - first, part.own.fan);
     int *const counters =
-        params.counters + sm90_decode_slot(&part, 0) / params.shape.most_leaves * SM90_DECODE_NODE_COUNTERS;
+        params.counters + family_decode_slot(&part, 0) / params.shape.most_leaves * SM90_DECODE_NODE_COUNTERS;
 
     grid_wait_for_last(); /* the counters are zero */
     if (!is_sum) {

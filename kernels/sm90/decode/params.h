@@ -12,7 +12,7 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
 #include "kernels/sm90/decode/ragged.h"
-#include "kernels/sm90/decode/work.h"
+#include "kernels/family/decode_work.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +21,7 @@ extern "C" {
 /* The parameter of every kernel. */
 struct fused_sm90_decode_params {
     CUtensorMap q, k, v; /* of k and v a page, or a sequence, is the batch */
-    struct sm90_decode_shape shape;
+    struct family_decode_shape shape;
     struct attn_tensor o;
     float *lse;                /* [batch, q_heads, q_len], packed [q_heads, total_q] */
     const int32_t *seqused_k;  /* [batch] */

@@ -108,7 +108,7 @@ __device__ __forceinline__ void produce_part(Buffer &buffer, const Params &param
 template <typename Tile, typename Buffer>
 __device__ __forceinline__ void produce(SharedStorage<Tile> &smem, Buffer &buffer, const Params &params, int lane)
 {
-    sm90_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane);
+    family_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane);
     PipelineState<Q_STAGES> q;
     PipelineState<Buffer::LOAD_SLOTS> kv;
     PartOf<Tile> part;

@@ -1,5 +1,5 @@
-/* How keys are shared out in decode (work.h) where sequences have different numbers of new rows, and in the invariant
- * mode. C and CUDA C++; needs no CUDA header. There is one lane.
+/* How keys are shared out in decode (kernels/family/decode_work.h) where sequences have different numbers of new rows,
+ * and in the invariant mode. C and CUDA C++; needs no CUDA header. There is one lane.
  *
  * In the invariant mode nothing that is computed may depend on other sequences. There an item's keys are cut into
  * leaves, whose number follows from what its sequence has alone, and `fan` neighbouring leaves are a node. The result
@@ -13,11 +13,13 @@
 #ifndef FABENCH_SM90_DECODE_RAGGED_H
 #define FABENCH_SM90_DECODE_RAGGED_H
 
-#include "kernels/sm90/decode/work.h"
+#include "kernels/family/decode_work.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { SM90_DECODE_ROWS = 64 }; /* of a tile of query rows: those of a wgmma */
 
 enum {                                 /* of the invariant mode; none of them is the device's */
        SM90_DECODE_WAVE = 132,         /* leaves of a wave: the multiprocessors of an H100 and H200 */
@@ -37,7 +39,7 @@ struct sm90_decode_sequence {
     int q_first, q_len, used; /* q_first: of packed rows, where they begin */
 };
 
-ATTN_FUNCTION struct sm90_decode_sequence sm90_decode_sequence_at(const struct sm90_decode_shape *shape,
+ATTN_FUNCTION struct sm90_decode_sequence sm90_decode_sequence_at(const struct family_decode_shape *shape,
                                                                   const struct sm90_decode_lengths *lengths, int b)
 {
     struct sm90_decode_sequence sequence = {0, shape->q_len, lengths->seqused_k[b]};
@@ -49,22 +51,22 @@ ATTN_FUNCTION struct sm90_decode_sequence sm90_decode_sequence_at(const struct s
     return sequence;
 }
 
-ATTN_FUNCTION int sm90_decode_token_tiles(const struct sm90_decode_shape *shape, int q_len)
+ATTN_FUNCTION int sm90_decode_token_tiles(const struct family_decode_shape *shape, int q_len)
 {
     return (q_len + shape->tokens - 1) / shape->tokens;
 }
 
 /* Items of a sequence. */
-ATTN_FUNCTION int sm90_decode_items(const struct sm90_decode_shape *shape, int q_len)
+ATTN_FUNCTION int sm90_decode_items(const struct family_decode_shape *shape, int q_len)
 {
     return shape->items / shape->token_tiles * sm90_decode_token_tiles(shape, q_len);
 }
 
 /* Units of a sequence. */
-ATTN_FUNCTION int64_t sm90_decode_ragged_units(const struct sm90_decode_shape *shape,
+ATTN_FUNCTION int64_t sm90_decode_ragged_units(const struct family_decode_shape *shape,
                                                const struct sm90_decode_sequence *sequence)
 {
-    const int tiles = sm90_decode_keys_of_rows(shape, sequence->q_len, sequence->used).tiles;
+    const int tiles = family_decode_keys_of_rows(shape, sequence->q_len, sequence->used).tiles;
 
     return (int64_t)sm90_decode_items(shape, sequence->q_len) * (shape->splits != 0 ? shape->splits : tiles);
 }
@@ -97,7 +99,7 @@ ATTN_FUNCTION int sm90_decode_leaves(int items, int rows, int tiles)
 }
 
 /* The most leaves that an item can have, whatever the lengths of its sequence are. */
-static inline int sm90_decode_most_leaves(const struct sm90_decode_shape *shape, bool rows_differ)
+static inline int sm90_decode_most_leaves(const struct family_decode_shape *shape, bool rows_differ)
 {
     const int tiles = (shape->kv_len + shape->tile_keys - 1) / shape->tile_keys;
     int most = 1;
@@ -113,17 +115,17 @@ static inline int sm90_decode_most_leaves(const struct sm90_decode_shape *shape,
 }
 
 /* The shape where rows differ, or of the invariant mode; there are no splits in that. */
-static inline struct sm90_decode_shape sm90_decode_ragged_shape_of(const struct attn_problem *p, int tile_keys,
-                                                                   int multiprocessors, int64_t splits,
-                                                                   bool is_invariant)
+static inline struct family_decode_shape sm90_decode_ragged_shape_of(const struct attn_problem *p, int tile_keys,
+                                                                     int multiprocessors, int64_t splits,
+                                                                     bool is_invariant)
 {
-    struct sm90_decode_shape shape = sm90_decode_shape_of(p, tile_keys, multiprocessors, splits);
+    struct family_decode_shape shape = family_decode_shape_of(p, tile_keys, SM90_DECODE_ROWS, multiprocessors, splits);
     const int64_t each = splits != 0 ? splits : (p->kv_len + tile_keys - 1) / tile_keys;
     const int64_t most_units = p->batch * shape.items * each;
 
     shape.lanes = 1;
     shape.row_items = shape.items;
-    shape.blocks = multiprocessors < SM90_DECODE_MOST_BLOCKS ? multiprocessors : SM90_DECODE_MOST_BLOCKS;
+    shape.blocks = multiprocessors < FAMILY_DECODE_MOST_BLOCKS ? multiprocessors : FAMILY_DECODE_MOST_BLOCKS;
     if (shape.blocks > most_units)
         shape.blocks = (int)most_units;
     if (is_invariant)
@@ -132,13 +134,13 @@ static inline struct sm90_decode_shape sm90_decode_ragged_shape_of(const struct 
 }
 
 /* Has each item of the invariant mode a region? */
-ATTN_FUNCTION bool sm90_decode_items_have_regions(const struct sm90_decode_shape *shape)
+ATTN_FUNCTION bool sm90_decode_items_have_regions(const struct family_decode_shape *shape)
 {
     return (int64_t)shape->batch * shape->items <= 2 * (int64_t)shape->blocks;
 }
 
 /* Regions of the workspace in the invariant mode: each has slots for most_leaves leaves, and NODE_COUNTERS counters. */
-ATTN_FUNCTION int64_t sm90_decode_regions(const struct sm90_decode_shape *shape)
+ATTN_FUNCTION int64_t sm90_decode_regions(const struct family_decode_shape *shape)
 {
     return sm90_decode_items_have_regions(shape) ? (int64_t)shape->batch * shape->items : 2 * (int64_t)shape->blocks;
 }
@@ -158,17 +160,17 @@ ATTN_FUNCTION int sm90_decode_leaf_begin(const struct sm90_decode_own *own, int 
 }
 
 /* The region of an item, some leaves of which the block has. */
-ATTN_FUNCTION int64_t sm90_decode_region(const struct sm90_decode_shape *shape, const struct sm90_decode_walk *walk,
-                                         int64_t item_first, const struct sm90_decode_part *part, bool is_whole)
+ATTN_FUNCTION int64_t sm90_decode_region(const struct family_decode_shape *shape, const struct family_decode_walk *walk,
+                                         int64_t item_first, const struct family_decode_part *part, bool is_whole)
 {
     if (sm90_decode_items_have_regions(shape))
         return (int64_t)part->sequence * shape->items + part->item;
-    return is_whole ? 2 * (int64_t)walk->block : 2 * (int64_t)sm90_decode_block_of(walk, item_first) + 1;
+    return is_whole ? 2 * (int64_t)walk->block : 2 * (int64_t)family_decode_block_of(walk, item_first) + 1;
 }
 
 /* The block's leaves of an item, whose first unit is item_first; false: it has none. */
-ATTN_FUNCTION bool sm90_decode_take_leaves(const struct sm90_decode_shape *shape, struct sm90_decode_walk *walk,
-                                           int64_t item_first, struct sm90_decode_part *part,
+ATTN_FUNCTION bool sm90_decode_take_leaves(const struct family_decode_shape *shape, struct family_decode_walk *walk,
+                                           int64_t item_first, struct family_decode_part *part,
                                            struct sm90_decode_own *own)
 {
     const int tiles = own->item_tiles;
@@ -182,7 +184,7 @@ ATTN_FUNCTION bool sm90_decode_take_leaves(const struct sm90_decode_shape *shape
     part->parts = leaves;
     part->number = first;
     own->leaves = last - first;
-    own->fan = sm90_decode_fan(leaves);
+    own->fan = family_decode_fan(leaves);
     part->tiles = sm90_decode_leaf_begin(own, leaves, last) - sm90_decode_leaf_begin(own, leaves, first);
     part->first_tile = own->item_first_tile + sm90_decode_leaf_begin(own, leaves, first);
     part->first_slot = part->base_slot =
@@ -192,8 +194,9 @@ ATTN_FUNCTION bool sm90_decode_take_leaves(const struct sm90_decode_shape *shape
 }
 
 /* The part of an item that is its split `split`; false: there is none. */
-ATTN_FUNCTION bool sm90_decode_take_split(const struct sm90_decode_shape *shape, const struct sm90_decode_keys *keys,
-                                          int split, struct sm90_decode_part *part)
+ATTN_FUNCTION bool sm90_decode_take_split(const struct family_decode_shape *shape,
+                                          const struct family_decode_keys *keys, int split,
+                                          struct family_decode_part *part)
 {
     const int each = shape->splits, parts = keys->tiles < each ? keys->tiles : each;
     const int begin = (int)((int64_t)keys->tiles * split / parts);
@@ -207,10 +210,10 @@ ATTN_FUNCTION bool sm90_decode_take_split(const struct sm90_decode_shape *shape,
     return split < parts;
 }
 
-/* The block's next part, as sm90_decode_next; the walk begins in the sequence that has its first unit. */
-ATTN_FUNCTION bool sm90_decode_next_ragged(const struct sm90_decode_shape *shape,
-                                           const struct sm90_decode_lengths *lengths, struct sm90_decode_walk *walk,
-                                           struct sm90_decode_part *part, struct sm90_decode_own *own)
+/* The block's next part, as family_decode_next; the walk begins in the sequence that has its first unit. */
+ATTN_FUNCTION bool sm90_decode_next_ragged(const struct family_decode_shape *shape,
+                                           const struct sm90_decode_lengths *lengths, struct family_decode_walk *walk,
+                                           struct family_decode_part *part, struct sm90_decode_own *own)
 {
     while (walk->next < walk->end) {
         struct sm90_decode_sequence sequence = sm90_decode_sequence_at(shape, lengths, walk->sequence);
@@ -218,7 +221,7 @@ ATTN_FUNCTION bool sm90_decode_next_ragged(const struct sm90_decode_shape *shape
             walk->first += sm90_decode_ragged_units(shape, &sequence);
             sequence = sm90_decode_sequence_at(shape, lengths, ++walk->sequence);
         }
-        const struct sm90_decode_keys keys = sm90_decode_keys_of_rows(shape, sequence.q_len, sequence.used);
+        const struct family_decode_keys keys = family_decode_keys_of_rows(shape, sequence.q_len, sequence.used);
         const int each = shape->splits != 0 ? shape->splits : keys.tiles; /* units of an item */
         const int64_t item = (walk->next - walk->first) / each;
         const int64_t item_first = walk->first + item * each;
@@ -244,7 +247,7 @@ ATTN_FUNCTION bool sm90_decode_next_ragged(const struct sm90_decode_shape *shape
             part->tiles = left < keys.tiles - within ? (int)left : keys.tiles - within;
             part->first_tile = keys.first_tile + within;
             if (part->tiles < keys.tiles)
-                sm90_decode_cut(walk, 1, item_first, keys.tiles, part);
+                family_decode_cut(walk, 1, item_first, keys.tiles, part);
             walk->next += part->tiles;
             return true;
         }

@@ -18,7 +18,7 @@ struct RowTile {
 
 __device__ __forceinline__ RowTile row_tile_of(const Params &params, const Part &part)
 {
-    const sm90_decode_shape &shape = params.shape;
+    const family_decode_shape &shape = params.shape;
     const int token_tile = part.item % shape.token_tiles, others = part.item / shape.token_tiles;
     const int head_tile = others % shape.head_tiles, kv_head = others / shape.head_tiles;
     const int head = head_tile * shape.heads, token = token_tile * shape.tokens;
@@ -29,7 +29,7 @@ __device__ __forceinline__ RowTile row_tile_of(const Params &params, const Part 
 
 __device__ __forceinline__ RowTile row_tile_of(const Params &params, const RaggedPart &part)
 {
-    const sm90_decode_shape &shape = params.shape;
+    const family_decode_shape &shape = params.shape;
     const int token_tiles = sm90_decode_token_tiles(&shape, part.own.q_len);
     const int token_tile = part.item % token_tiles, others = part.item / token_tiles;
     const int head_tile = others % shape.head_tiles, kv_head = others / shape.head_tiles;

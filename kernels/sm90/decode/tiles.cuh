@@ -8,10 +8,10 @@
 namespace sm90_decode {
 
 using Params = fused_sm90_decode_params;
-using Part = sm90_decode_part;
+using Part = family_decode_part;
 
 /* With numbers of rows of its own, and in the invariant mode. */
-struct RaggedPart : sm90_decode_part {
+struct RaggedPart : family_decode_part {
     sm90_decode_own own;
 };
 

@@ -1,4 +1,5 @@
-/* Where a thread block begins in the row of units (work.h), found by a warp from the lengths of all sequences. */
+/* Where a thread block begins in the row of units (decode_work.h), found by a warp from the lengths of all sequences.
+ * */
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -36,12 +37,12 @@ template <typename Tile> __device__ __forceinline__ int64_t units_of(const Param
         const sm90_decode_sequence own = sm90_decode_sequence_at(&params.shape, &lengths, sequence);
         return sm90_decode_ragged_units(&params.shape, &own);
     }
-    return sequence < params.shape.batch ? sm90_decode_units(&params.shape, __ldg(params.seqused_k + sequence)) : 0;
+    return sequence < params.shape.batch ? family_decode_units(&params.shape, __ldg(params.seqused_k + sequence)) : 0;
 }
 
 /* All lanes have the result. */
 template <typename Tile>
-__device__ __forceinline__ sm90_decode_walk start_walk(const Params &params, int block, int lane)
+__device__ __forceinline__ family_decode_walk start_walk(const Params &params, int block, int lane)
 {
     const int batch = params.shape.batch;
     int64_t total = 0;
@@ -50,7 +51,7 @@ __device__ __forceinline__ sm90_decode_walk start_walk(const Params &params, int
     for (int base = 0; base < batch; base += 32)
         total += units_of<Tile>(params, base + lane);
     total = __shfl_sync(WHOLE_WARP, sum_so_far(total, lane), 31);
-    sm90_decode_walk walk = sm90_decode_range(&params.shape, total, block);
+    family_decode_walk walk = family_decode_range(&params.shape, total, block);
     if (walk.next >= walk.end)
         return walk;
     for (int base = 0;; base += 32) {
@@ -69,12 +70,12 @@ __device__ __forceinline__ sm90_decode_walk start_walk(const Params &params, int
 }
 
 /* The block's next part. */
-__device__ __forceinline__ bool next_part(const Params &params, sm90_decode_walk &walk, Part &part)
+__device__ __forceinline__ bool next_part(const Params &params, family_decode_walk &walk, Part &part)
 {
-    return sm90_decode_next(&params.shape, params.seqused_k, &walk, &part);
+    return family_decode_next(&params.shape, params.seqused_k, &walk, &part);
 }
 
-__device__ __forceinline__ bool next_part(const Params &params, sm90_decode_walk &walk, RaggedPart &part)
+__device__ __forceinline__ bool next_part(const Params &params, family_decode_walk &walk, RaggedPart &part)
 {
     const sm90_decode_lengths lengths = lengths_of(params);
     return sm90_decode_next_ragged(&params.shape, &lengths, &walk, &part, &part.own);

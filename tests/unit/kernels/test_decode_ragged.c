@@ -24,7 +24,7 @@ static bool one_in(int of) { return number_mix(random_state += NUMBER_MIX_STEP) 
 
 struct drawn_case {
     struct attn_problem problem;
-    struct sm90_decode_shape shape;
+    struct family_decode_shape shape;
     int32_t seqused[MOST_BATCH], cu_seqlens_q[MOST_BATCH + 1];
     bool is_packed;
     int64_t total; /* units */
@@ -93,11 +93,11 @@ struct cover {
     unsigned char *slots; /* taken */
 };
 
-static void take_part(const struct drawn_case *c, const struct sm90_decode_part *part,
+static void take_part(const struct drawn_case *c, const struct family_decode_part *part,
                       const struct sm90_decode_own *own, struct cover *cover)
 {
     const struct sm90_decode_sequence sequence = sequence_of(c, part->sequence);
-    const struct sm90_decode_keys keys = sm90_decode_keys_of_rows(&c->shape, sequence.q_len, sequence.used);
+    const struct family_decode_keys keys = family_decode_keys_of_rows(&c->shape, sequence.q_len, sequence.used);
     struct item *item = &cover->items[part->sequence * c->shape.items + part->item];
     assert_in_range(part->item, 0, sm90_decode_items(&c->shape, sequence.q_len) - 1);
     assert_int_equal(own->q_first, sequence.q_first);
@@ -119,18 +119,18 @@ static void take_part(const struct drawn_case *c, const struct sm90_decode_part 
         assert_int_equal(item->next_tile, keys.first_tile + keys.tiles);
     if (part->parts == 1 || c->shape.most_leaves != 0)
         return;
-    const int64_t slot = sm90_decode_slot(part, part->number);
-    assert_in_range(slot, 0, sm90_decode_slots(&c->shape) - 1);
+    const int64_t slot = family_decode_slot(part, part->number);
+    assert_in_range(slot, 0, family_decode_slots(&c->shape) - 1);
     assert_false(cover->slots[slot]++);
 }
 
 /* One part of a block. */
 struct taken {
-    struct sm90_decode_part part;
+    struct family_decode_part part;
     struct sm90_decode_own own;
 };
 
-static bool next_part(const struct drawn_case *c, struct sm90_decode_walk *walk, struct taken *taken)
+static bool next_part(const struct drawn_case *c, struct family_decode_walk *walk, struct taken *taken)
 {
     const struct sm90_decode_lengths lengths = lengths_of(c);
     return sm90_decode_next_ragged(&c->shape, &lengths, walk, &taken->part, &taken->own);
@@ -139,11 +139,12 @@ static bool next_part(const struct drawn_case *c, struct sm90_decode_walk *walk,
 static void check_case(const struct drawn_case *c)
 {
     const int items = c->shape.batch * c->shape.items;
-    struct cover cover = {calloc((size_t)items, sizeof *cover.items), calloc((size_t)sm90_decode_slots(&c->shape), 1)};
+    struct cover cover = {calloc((size_t)items, sizeof *cover.items),
+                          calloc((size_t)family_decode_slots(&c->shape), 1)};
     int64_t sum = 0;
     assert_true(cover.items && cover.slots);
     for (int block = 0; block < c->shape.blocks; block++) {
-        struct sm90_decode_walk walk = sm90_decode_range(&c->shape, c->total, block);
+        struct family_decode_walk walk = family_decode_range(&c->shape, c->total, block);
         struct taken taken = {0};
         sum += walk.end - walk.next;
         while (next_part(c, &walk, &taken))
@@ -182,12 +183,12 @@ struct region {
  * that several blocks have a part of, or items that one block has, one after the other; never both. */
 static void take_region(const struct drawn_case *c, const struct taken *taken, int block, struct region *regions)
 {
-    const int64_t first = sm90_decode_slot(&taken->part, 0), number = first / c->shape.most_leaves;
+    const int64_t first = family_decode_slot(&taken->part, 0), number = first / c->shape.most_leaves;
     const int item = taken->part.sequence * c->shape.items + taken->part.item;
     struct region *region = &regions[number];
     assert_in_range(number, 0, sm90_decode_regions(&c->shape) - 1);
     assert_int_equal(first, number * c->shape.most_leaves);
-    assert_int_equal(sm90_decode_slot(&taken->part, taken->part.parts - 1), first + taken->part.parts - 1);
+    assert_int_equal(family_decode_slot(&taken->part, taken->part.parts - 1), first + taken->part.parts - 1);
     if (taken->own.leaves < taken->part.parts) {
         assert_true(region->block == 0 && (region->item == 0 || region->item == item + 1));
         region->item = item + 1;
@@ -204,12 +205,12 @@ static void check_leaves(const struct drawn_case *c)
     int64_t *slots = calloc((size_t)(c->shape.batch * c->shape.items), sizeof *slots); /* of an item, + 1 */
     assert_true(regions && slots);
     for (int block = 0; block < c->shape.blocks; block++) {
-        struct sm90_decode_walk walk = sm90_decode_range(&c->shape, c->total, block);
+        struct family_decode_walk walk = family_decode_range(&c->shape, c->total, block);
         const int64_t share = walk.end - walk.next;
         int64_t tiles = 0, longest = 0;
         struct taken taken = {0};
         while (next_part(c, &walk, &taken)) {
-            const struct sm90_decode_part *part = &taken.part;
+            const struct family_decode_part *part = &taken.part;
             const struct sm90_decode_own *own = &taken.own;
             int64_t *slot = &slots[part->sequence * c->shape.items + part->item];
             tiles += part->tiles;
@@ -222,8 +223,8 @@ static void check_leaves(const struct drawn_case *c)
                 assert_true(leaf_tiles >= 1);
                 longest = leaf_tiles > longest ? leaf_tiles : longest;
             }
-            assert_true(*slot == 0 || *slot == sm90_decode_slot(part, 0) + 1); /* all blocks look at the same ones */
-            *slot = sm90_decode_slot(part, 0) + 1;
+            assert_true(*slot == 0 || *slot == family_decode_slot(part, 0) + 1); /* all blocks look at the same ones */
+            *slot = family_decode_slot(part, 0) + 1;
             take_region(c, &taken, block, regions);
         }
         assert_true(tiles <= share + (longest > 0 ? longest - 1 : 0));
@@ -240,7 +241,7 @@ struct cut {
 static struct cut cut_of(const struct drawn_case *c, int b)
 {
     for (int block = 0; block < c->shape.blocks; block++) {
-        struct sm90_decode_walk walk = sm90_decode_range(&c->shape, c->total, block);
+        struct family_decode_walk walk = family_decode_range(&c->shape, c->total, block);
         struct taken taken = {0};
         while (next_part(c, &walk, &taken))
             if (taken.part.sequence == b)
@@ -294,7 +295,7 @@ static void leaves_are_balanced(void **state)
                     c.seqused[b] = lens[len];
                 c.total = count_units(&c);
                 for (int block = 0; block < c.shape.blocks; block++) {
-                    struct sm90_decode_walk walk = sm90_decode_range(&c.shape, c.total, block);
+                    struct family_decode_walk walk = family_decode_range(&c.shape, c.total, block);
                     struct taken taken = {0};
                     int64_t tiles = 0;
                     while (next_part(&c, &walk, &taken))
@@ -343,8 +344,8 @@ static void windows_are_of_own_rows(void **state)
             one.q_len = 3;
             one.kv_len = used;
             attn_visible(&one, 0, &first, &last);
-            const struct sm90_decode_shape shape = sm90_decode_ragged_shape_of(&p, 64, 132, 0, false);
-            const struct sm90_decode_keys keys = sm90_decode_keys_of_rows(&shape, 3, used);
+            const struct family_decode_shape shape = sm90_decode_ragged_shape_of(&p, 64, 132, 0, false);
+            const struct family_decode_keys keys = family_decode_keys_of_rows(&shape, 3, used);
             assert_int_equal(keys.begin, first);
             assert_int_equal(keys.end, used);
         }
