@@ -33,7 +33,8 @@ static const struct selftest_family {
     {-1, -1, {.dropout = 0}, false, true, 0, 0, BIAS_NONE, 128}, /* a tile of kernels that take no smaller ones */
 };
 
-/* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
+/* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. An implementation that
+ * does not take them gets larger ones (cmd/selftest/selftest.c). */
 enum { SELFTEST_SCALE_BLOCK = 64, SELFTEST_PAGE = 16 };
 
 static struct plan_item item_of_selftest(const struct options *o, enum attn_dtype dtype, enum attn_mode mode,

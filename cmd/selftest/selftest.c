@@ -39,9 +39,11 @@ struct tested_problem {
     struct selftest_report *report;
     char *repro; /* the command that tests this problem again */
     int exit_code;
-    int slot;                         /* of --impl, 0 without it */
-    bool has_lied[IMPL_MAX_SLOTS][2]; /* by slot and enum attn_mode: lies about work were tried */
-    bool io_failed;                   /* a row could not be written: the self-test ends */
+    int slot;                                     /* of --impl, 0 without it */
+    bool has_lied[IMPL_MAX_SLOTS][2];             /* by slot and enum attn_mode: lies about work were tried */
+    int tested[IMPL_MAX_SLOTS];                   /* problems, by slot */
+    struct attn_message refusals[IMPL_MAX_SLOTS]; /* the first one of each slot */
+    bool io_failed;                               /* a row could not be written: the self-test ends */
 };
 
 /* ---- launches that may hang ---- */
@@ -105,6 +107,26 @@ static bool choose_implementation(struct tested_problem *t, const struct impl_sl
             return true;
     }
     return false;
+}
+
+/* The longest blocks with scales of their own that are tried: some kernels take those of whole tiles alone. */
+enum { MOST_SCALE_BLOCK = 256 };
+
+/* The same for scales of blocks of rows: the shortest that the implementation takes, of any implementation the best
+ * fused kernel's. `item` is the problem; its blocks are the shortest that are of use. */
+static bool choose_blocks(struct tested_problem *t, struct plan_item *item, const struct impl_slot *slot,
+                          struct attn_message *why)
+{
+    const struct impl_slot fused = {.name = "fused"};
+    const int64_t shortest = item->problem.scale_block;
+    struct attn_message ignored;
+    for (int64_t block = shortest; block > 0 && block <= MOST_SCALE_BLOCK; block *= 2) {
+        item->problem.scale_block = block;
+        if (choose_implementation(t, slot ? slot : &fused, block == shortest ? why : &ignored))
+            return true;
+    }
+    item->problem.scale_block = shortest;
+    return (!slot || shortest == 0) && choose_implementation(t, slot, why);
 }
 
 /* ---- the kernel as a function on host tensors ---- */
@@ -451,13 +473,17 @@ static bool lacks_direction(const struct tested_problem *t, const struct impl_sl
 }
 
 /* Tests one problem with one implementation and frees all memory. False when the device may be in an error state. */
-static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
+static bool try_problem(struct tested_problem *t, const struct plan_item *planned, const struct impl_slot *slot)
 {
     struct attn_message why = {""};
     char name[80];
-    const char *const attribute = beyond_dense(&t->item->problem);
-    if (!choose_implementation(t, slot, &why)) {
+    struct plan_item item = *planned;
+    t->item = &item;
+    const char *const attribute = beyond_dense(&item.problem);
+    if (!choose_blocks(t, &item, slot, &why)) {
         const char *const what = attribute ? attribute : t->item->mode == ATTN_FWD ? "forward" : "backward";
+        if (t->refusals[t->slot].text[0] == 0)
+            t->refusals[t->slot] = why;
         if (attribute || lacks_direction(t, slot)) {
             selftest_report_left_out(t->report, t->item, slot ? slot->name : "any", what, why.text);
             return true;
@@ -477,8 +503,10 @@ static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
     log_progress_clear();
     if (status == ATTN_OK) {
         selftest_report_end(t->report);
+        t->tested[t->slot]++;
     } else if (status == ATTN_UNSUPPORTED && attribute) { /* by the reference */
         selftest_report_left_out(t->report, t->item, t->impl->name, attribute, why.text);
+        t->refusals[t->slot] = why;
     } else {
         selftest_report_absent(t->report, t->item, t->impl->name, why.text);
         log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);
@@ -501,11 +529,19 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
     for (int i = 0; i < s->plan.count && goes_on; i++)
         for (int slot = 0; slot < slots && goes_on; slot++) {
             char name[80];
-            t.item = &s->plan.items[i];
+            const struct plan_item *item = &s->plan.items[i];
             t.slot = slot;
             log_progress("[%d/%d] %s", i + 1, s->plan.count,
-                         problem_print(&t.item->problem, t.item->mode, name, sizeof name));
-            goes_on = try_problem(&t, o->impls.count ? &s->slots[slot] : NULL) && !t.io_failed;
+                         problem_print(&item->problem, item->mode, name, sizeof name));
+            goes_on = try_problem(&t, item, o->impls.count ? &s->slots[slot] : NULL) && !t.io_failed;
+        }
+    const bool is_said = t.exit_code != EXIT_OK; /* why */
+    for (int slot = 0; slot < slots && goes_on && !is_said; slot++)
+        if (t.tested[slot] == 0) {
+            log_error("selftest: %s: none of %d problems was tested: %s",
+                      o->impls.count ? s->slots[slot].name : "any implementation", s->plan.count,
+                      t.refusals[slot].text);
+            t.exit_code = EXIT_DEVICE;
         }
     return t.exit_code;
 }

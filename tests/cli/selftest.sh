@@ -131,6 +131,23 @@ run "${words[@]:1}"
 expect_code 0
 expect_stdout '^fwd causal d=64 n=256 fp32 +right_cpu '
 
+# 8-bit kernels that take scales of whole tiles alone get those, and every fault of scales is tried and caught. One that
+# takes none has tested nothing, which is no success.
+scales=(selftest --device cpu --seqlen 384 --causal --impl-lib "$plugins/../fake/libpaced_0.so" --impl paced_cpu)
+for dtype in e4m3 e5m2; do
+    PACED_SCALE_TILE=128 run "${scales[@]}" --dtype $dtype --jsonl scales.jsonl
+    expect_code 0
+    for fault in "Q scale of next block" "K scale of next block" "K scale forgotten" "V scale forgotten"; do
+        expect_stdout "^$fault +1 .* 1/1 "
+    done
+    expect_stdout '^PASS: ([1-9][0-9]*) of \1 faults'
+    expect "blocks of 128" test "$(fault_rows scales.jsonl | grep -c '"scale_block": *128')" -gt 4
+    PACED_SCALE_TILE=0 run "${scales[@]}" --dtype $dtype
+    expect_code 6
+    expect_sentence 'paced_cpu: none of 1 problems was tested: scales of blocks of 64 rows'
+    expect_stdout '^INCOMPLETE: 0 of 0 faults'
+done
+
 # What cannot be run.
 run selftest --device cpu --seqlen 256 --d 256 --dtype fp32 --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
 expect_code 6

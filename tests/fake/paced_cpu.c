@@ -2,6 +2,7 @@
 #include "tests/fake/paced.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -37,6 +38,14 @@ enum attn_status paced_accepts(const struct attn_request *request, struct attn_m
         return ATTN_UNSUPPORTED;
     }
 #endif
+    /* As kernels that take scales of whole tiles alone; 0 = of no blocks. */
+    const char *const tile = getenv("PACED_SCALE_TILE");
+    const int64_t block = request->problem->scale_block, keys = tile ? strtol(tile, NULL, 10) : 1;
+    if (block > 0 && (keys == 0 || block % keys != 0)) {
+        snprintf(why->text, sizeof why->text, "scales of blocks of %lld rows: takes multiples of %lld",
+                 (long long)block, (long long)keys);
+        return ATTN_UNSUPPORTED;
+    }
     return paced_kernel(request, why) ? ATTN_OK : ATTN_UNSUPPORTED;
 }
 
