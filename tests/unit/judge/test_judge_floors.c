@@ -2,7 +2,9 @@
  * zero. */
 #include "tests/unit/unit_help.h"
 
+#include "cmd/base/numbers.h"
 #include "cmd/judge/judge.h"
+#include "reference/compare.h"
 
 static struct judge_bounds bounds_of(enum problem_tensor tensor, enum attn_dtype dtype, bool doubled)
 {
@@ -183,6 +185,107 @@ static void rule_5_has_the_unit_of_a_block(void **state)
     assert_string_equal(elsewhere.worst, "dq[0,0,64,0]");
 }
 
+/* ---- dSink ---- */
+
+enum { SINK_ROWS = 30, SINK_COLUMNS = 8, SINK_HEADS = 4 };
+
+static uint64_t drawn;
+
+static double uniform(void) { return ldexp((double)(number_mix(drawn += NUMBER_MIX_STEP) >> 12) + 0.5, -52); }
+
+static double normal(void) { return sqrt(-2 * log(uniform())) * cos(2 * 3.141592653589793 * uniform()); }
+
+/* dSink of one head whose rows all have the same O, as inputs that rise have them, from that O in bf16 as a kernel gets
+ * it, and the reference. Rows of `weight` times what they are. */
+static void one_sink(double weight, float *x, float *ref, float *product)
+{
+    double o[SINK_COLUMNS], got = 0, want = 0, squares = 0;
+    for (int c = 0; c < SINK_COLUMNS; c++)
+        o[c] = normal();
+    for (int row = 0; row < SINK_ROWS; row++) {
+        const double share = weight * (0.2 + 0.1 * uniform());
+        for (int c = 0; c < SINK_COLUMNS; c++) {
+            const double dout = normal(), term = share * dout * o[c];
+            got -= share * dout * (double)compare_rounded((float)o[c], ATTN_BF16);
+            want -= term;
+            squares += term * term;
+        }
+    }
+    *x = (float)got;
+    *ref = (float)want;
+    *product = (float)sqrt(squares);
+}
+
+/* Of `heads` heads, all but the first with rows of weight `others`. factor: of the result. *eps_off: what all are off,
+ * in eps of their products. */
+static struct record_tensor sink_verdict(int heads, double others, float factor, double *eps_off)
+{
+    float x[SINK_HEADS], ref[SINK_HEADS], product[SINK_HEADS];
+    struct compare_block blocks[SINK_HEADS];
+    double err2 = 0, abs2 = 0, ref2 = 0;
+    for (int h = 0; h < heads; h++) {
+        one_sink(h == 0 ? 1 : others, &x[h], &ref[h], &product[h]);
+        x[h] *= factor;
+        err2 += ((double)x[h] - (double)ref[h]) * ((double)x[h] - (double)ref[h]);
+        abs2 += (double)product[h] * (double)product[h];
+        ref2 += (double)ref[h] * (double)ref[h];
+    }
+    struct judge_input in = {
+        .tensor = TENSOR_DSINK,
+        .blocks = blocks,
+        .batch = 1,
+        .heads = heads,
+        .len = 1,
+        .head_dim = 1,
+        .independent_rows = heads,
+        .naive_max_abs_err = NAN,
+        .bounds = judge_bounds_for(TENSOR_DSINK, ATTN_BF16, ATTN_BWD, false, NAN, NAN, sqrt(ref2 / heads))};
+    judge_floor_of_sums(&in.bounds, TENSOR_DSINK, ATTN_BF16, false, SINK_COLUMNS, 1);
+    const struct compare_job job = {.x = {x, heads, 1, 1},
+                                    .dtype = ATTN_FP32,
+                                    .ref = ref,
+                                    .abs = product,
+                                    .batch = 1,
+                                    .heads = heads,
+                                    .len = 1,
+                                    .head_dim = 1,
+                                    .atol_absolute = in.bounds.atol_absolute,
+                                    .atol_element = in.bounds.atol_element,
+                                    .atol_rms = in.bounds.atol_rms,
+                                    .atol_abs = in.bounds.atol_abs,
+                                    .rtol = in.bounds.rtol};
+    struct record_tensor verdict;
+    compare_blocks_cpu(&job, blocks, 1);
+    judge_tensor(&in, &verdict);
+    *eps_off = sqrt(err2 / abs2) * 0x1p7;
+    return verdict;
+}
+
+/* The error of a norm of one element is above eps of its product in some of 20,000, and within the bounds; so where one
+ * of several heads has nearly all of it. A result that is a tenth too large is found. */
+static void sinks_of_few_heads(void **state)
+{
+    static const struct {
+        int heads;
+        double others;
+    } cases[] = {{1, 0}, {2, 1}, {SINK_HEADS, 0.01}, {SINK_HEADS, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double most_used = 0, most_eps = 0, off = 0;
+        int found = 0;
+        drawn = i;
+        for (int n = 0; n < 20000; n++) {
+            most_used = fmax(most_used, sink_verdict(cases[i].heads, cases[i].others, 1, &off).used);
+            most_eps = fmax(most_eps, off);
+        }
+        for (int n = 0; n < 1000; n++)
+            found += sink_verdict(cases[i].heads, cases[i].others, 1.1f, &off).used > 1;
+        if (!(most_used > 0.3 && most_used <= 0.85 && (most_eps > 1 || cases[i].heads > 1) && found > 700))
+            fail_msg("%d heads, %g: at most %.3g of a bound, %.3g eps; %d of 1000 wrong ones found", cases[i].heads,
+                     cases[i].others, most_used, most_eps, found);
+    }
+}
+
 /* Not for O, dV and fp32, and whatever tolerances a user gave. */
 static void the_unit_is_of_dq_and_dk(void **state)
 {
@@ -200,6 +303,6 @@ int main(void)
         cmocka_unit_test(small_logits_move_nothing),      cmocka_unit_test(large_logits_in_16_bits),
         cmocka_unit_test(dropout_where_one_key_has_all),  cmocka_unit_test(large_logits_in_one_term),
         cmocka_unit_test(rule_5_has_the_unit_of_a_block), cmocka_unit_test(the_unit_is_of_dq_and_dk),
-        cmocka_unit_test(large_logits_in_8_bits)};
+        cmocka_unit_test(large_logits_in_8_bits),         cmocka_unit_test(sinks_of_few_heads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
