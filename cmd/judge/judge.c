@@ -217,9 +217,14 @@ void judge_floor_of_8_bits(struct judge_bounds *b, enum problem_tensor tensor, i
                            double largest_lse, double of_one_term)
 {
     /* As in judge_floor_of_logits, but sums keep 13 bits behind the first one. LSE is at most ln(kv_len) above the
-     * logits that have weight: at usual ones, where it is little else, the difference is near 0. */
-    const double unit = 0x1p-13 * fmax(0, largest_lse - log((double)kv_len));
-    const double error = ((double)head_dim / 8 + 2) * unit;
+     * logits that have weight: at usual ones, where it is little else, the difference is near 0. Where one key has
+     * nearly all of P, which is where the largest logit is above 2 ln(kv_len), the error is that of its logit: each of
+     * its head_dim products is cut off by itself, half a unit on average, and after a rotation all that are small
+     * enough for it may have one sign. Over many keys such errors cancel. */
+    const double spread = log((double)kv_len);
+    const double unit = 0x1p-13 * fmax(0, largest_lse - spread);
+    const double of_one_key = 0x1p-13 * fmax(0, largest_lse - 2 * spread);
+    const double error = ((double)head_dim / 8 + 2) * unit + (double)head_dim * 3 / 8 * of_one_key;
     if (tensor == TENSOR_LSE)
         b->atol_absolute += error;
     if (tensor != TENSOR_O)
