@@ -89,8 +89,8 @@ static void large_logits_in_one_term(void **state)
 }
 
 /* Sums of 13 bits: (64 / 8 + 2) / 8192 of the logits, which LSE is ln(1024) above at most, and 64 / 2 + 2 of them where
- * they are far above 2 ln(1024), so that one key has nearly all of P. At usual logits O has what it had, and LSE of 1024
- * and 16384 keys, 7.5 and 10.3, about 0.002: that of a scale which is 0.2 % too large. */
+ * they are far above 2 ln(1024), so that one key has nearly all of P. At usual logits O has what it had, and LSE of
+ * 1024 and 16384 keys, 7.5 and 10.3, about 0.002: that of a scale which is 0.2 % too large. */
 static void large_logits_in_8_bits(void **state)
 {
     (void)state;
