@@ -4,14 +4,19 @@
 Left out: single samples (their number, median, interval, minimum and noise stay), the command of each row (`repro`; the
 header has that of the run), of each tensor all but its name, relative RMS error and share of the bound, and what names
 one machine and no measurement depends on: folders of the command line, the host's name, the suffix of the kernel's
-version, the board's UUID (the column `board` tells boards apart). Figures have 6 significant digits. Every reader of records reads the result.
+version, the board's UUID and PCI address (the column `board` tells boards apart). So are columns that say what a problem
+has not (ABSENT): readers take a column that is not there for that. Figures have 6 significant digits. Every reader of
+records reads the result.
 """
 
 import json
 import re
 import sys
 
-ROW_WITHOUT = ("samples_ms", "repro")
+ROW_WITHOUT = ("samples_ms", "repro", "pci")
+ABSENT = {"lengths": "fixed", "block_mask": "none", "mask_block": 0, "dropout_seed": 0, "softcap": 0, "page_size": 0,
+          "quant_scale": "none", "scale_block": 0, "hadamard": 0, "sink": 0, "alibi": 0, "bias": "none",
+          "quant_in_time": 0}
 TENSOR_WITH = ("name", "rel_rms_err", "used")
 DIGITS = 6
 FOLDER_OPTION = re.compile(r"(--(?:out|csv|jsonl|impl-lib|input|dump)[ =])/[^ ]*/")
@@ -40,7 +45,8 @@ def published_header(header):
 
 
 def published_row(row):
-    row = {key: value for key, value in row.items() if key not in ROW_WITHOUT}
+    row = {key: value for key, value in row.items()
+           if key not in ROW_WITHOUT and not (key in ABSENT and value == ABSENT[key])}
     if "tensors" in row:
         row["tensors"] = [{key: tensor[key] for key in TENSOR_WITH if key in tensor} for tensor in row["tensors"]]
     return rounded(row)

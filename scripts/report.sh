@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Renews results/report/ from the published records: each device is a label, with the newest record of each kind
 # (results/<device>/<date>-<commit>-<what>.jsonl). What is kept is the page in Markdown, its table as CSV and, as SVG,
-# the charts of speed; those of memory and of speed over naive are drawn by `fabench report`.
+# the charts of speed in bf16 (of a CPU in fp32); those of fp16, memory and speed over naive are drawn by `fabench
+# report`.
 #
 #   scripts/report.sh
 #
@@ -54,8 +55,12 @@ if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then
 fi
 [ -s "$results/report.new/report.md" ] || { rm -rf "$results/report.new"; exit 5; }
 rm -f "$results/report.new/report.html"
-keep_charts "$results/report.new" 'tflops-*.svg' 'sustained-*.svg'
+keep_charts "$results/report.new" 'tflops-bf16-*.svg' 'tflops-fp32-*.svg' 'sustained-bf16-*.svg'
 without_absent_charts "$results/report.new/report.md"
+# Tenths of a pixel are enough, and spaces before the end of a path say nothing.
+for chart in "$results"/report.new/*.svg; do
+    [ ! -e "$chart" ] || sed -i -E "s/([0-9]\.[0-9])[0-9]\b/\1/g; s/ +'\/>/'\/>/g" "$chart"
+done
 rm -rf "$results/report"
 mv "$results/report.new" "$results/report"
 echo "$results/report/report.md"

@@ -133,7 +133,9 @@ import json, sys
 whole, published = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
 assert len(whole) == len(published) > 2
 for a, b in zip(whole[1:], published[1:]):
-    assert set(a) - set(b) == {"samples_ms", "repro"} and not set(b) - set(a)
+    left_out = set(a) - set(b)
+    assert {"samples_ms", "repro", "softcap"} <= left_out and not set(b) - set(a)
+    assert all(a[key] in ("fixed", "none", 0) for key in left_out - {"samples_ms", "repro", "pci"}), left_out
     for key, value in b.items():
         if isinstance(value, float):
             assert abs(value - a[key]) <= 5e-6 * abs(a[key]), key
