@@ -157,8 +157,9 @@ verify_stage() {
         fi
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
-        # Pairs of blocks, blocks that keep their queries, and those of masks have no such kernels.
-        [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few || $variant == *:bwd_lists_* ]] ||
+        # Pairs of blocks, blocks that keep their queries, those of masks and loops of ranges have no such kernels.
+        [[ $variant != *:bwd_* || $variant == *_pair || $variant == *_few || $variant == *:bwd_lists_* ||
+            $variant == *:bwd_ranges_*_loop ]] ||
             step "${variant#*:}-det" "$fabench" verify --device cuda:0 --preset quick --mode bwd --deterministic \
                 --d "${head_dim%%_*}" --impl "$variant" --out none
     done
@@ -173,10 +174,11 @@ verify_stage() {
             --causal=no --lengths "$lengths" --impl fused_sm90 --deterministic
         checked packed-sink --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd --heads 4 --sink \
             --lengths "$lengths" --impl fused_sm90
-        # Softcaps far above the scores, where tanh is a polynomial, among them, and far below.
-        for data in 30 5 0.01; do
+        # Softcaps far above the scores, where tanh is a polynomial, among them, and far below; and a few large scores
+        # among small ones.
+        for data in 30 5 0.5 0.01; do
             checked "softcap-$data" --d 64,128 --dtype fp16,bf16 --causal=both --mode fwd,bwd --heads 4 \
-                --seqlen 129,1650 --softcap "$data" --impl fused_sm90
+                --seqlen 129,1650 --softcap "$data" --dist normal,outliers --impl fused_sm90
         done
         # Caches: random problems; numbers of splits, of which some are more than a short cache has tiles.
         step random-decode "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode decode --d 64,128,256 \

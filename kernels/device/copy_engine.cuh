@@ -83,6 +83,13 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map
                  : "memory");
 }
 
+__device__ __forceinline__ void tma_prefetch(const CUtensorMap *map, int column, int row, int head, int end, int wrap)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(map), "r"(column),
+                 "r"(row), "r"(head), "r"(end), "r"(wrap)
+                 : "memory");
+}
+
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
                                           int end, int wrap)
 {

@@ -67,24 +67,52 @@ __device__ __forceinline__ TileRange range_of(const Params &params, const Sequen
                               : key_tiles_of(params.window, s, first, params.own_tile, params.other_tile);
 }
 
+/* Where sequences begin, in shared memory: a block reads those of as many as it has threads at once. */
+struct Starts {
+    int q[THREADS + 1], k[THREADS + 1];
+};
+
+/* All threads of a block call it: each(sequence, lane) in all lanes of the warp whose turn it is. */
+template <typename Each>
+__device__ __forceinline__ void for_each_sequence(Starts &starts, const family_lengths &lengths, const Each &each)
+{
+    const int thread = threadIdx.x;
+
+    for (int first = 0; first < lengths.batch; first += THREADS) {
+        const int count = min(THREADS, lengths.batch - first);
+        __syncthreads(); /* those of the sequences before have been read */
+        for (int i = thread; i <= count; i += THREADS) {
+            starts.q[i] = lengths.cu_seqlens_q[first + i];
+            starts.k[i] = lengths.cu_seqlens_k[first + i];
+        }
+        __syncthreads();
+        for (int i = thread / LANES; i < count; i += THREADS / LANES) {
+            const int q_first = starts.q[i], k_first = starts.k[i];
+            each(Sequence{first + i, starts.q[i + 1] - q_first, starts.k[i + 1] - k_first, q_first, k_first},
+                 thread % LANES);
+        }
+    }
+}
+
 /* A warp takes one sequence at a time, a lane one of its tiles. IN_ORDER: the class is the tile's number. */
 template <bool IN_ORDER> __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
 {
+    __shared__ Starts starts;
     const int thread = threadIdx.x;
     const auto for_each = [&](const auto &each) {
-        for (int b = thread / LANES; b < params.lengths.batch; b += THREADS / LANES) {
-            const Sequence s = sequence_at(params.lengths, b, 0, 0);
+        for_each_sequence(starts, params.lengths, [&](const Sequence &s, int lane) {
             const int len = params.own_is_keys ? s.kv_len : s.q_len;
             const int tiles = len / params.own_tile + (len % params.own_tile != 0);
-            for (int tile = thread % LANES; tile < tiles; tile += LANES) {
+            for (int tile = lane; tile < tiles; tile += LANES) {
                 if constexpr (IN_ORDER) {
-                    each({b, 0, tile}, min(tile, CLASSES - 1));
+                    each({s.number, 0, tile}, min(tile, CLASSES - 1));
                 } else {
                     const TileRange range = range_of(params, s, tile);
-                    each({b, 0, tile}, class_of(range.end - range.first, params.longest_other / params.other_tile + 1));
+                    each({s.number, 0, tile},
+                         class_of(range.end - range.first, params.longest_other / params.other_tile + 1));
                 }
             }
-        }
+        });
     };
     const int tiles = sort_by_class(for_each, [&](int at, const family_work &work) {
         if (at < params.order.work_tiles)
@@ -96,11 +124,11 @@ template <bool IN_ORDER> __global__ void __launch_bounds__(THREADS) schedule_wor
         params.order.work[at] = {-1, 0, 0};
     if (params.order.row_blocks == NULL)
         return;
-    for (int b = thread / LANES; b < params.lengths.batch; b += THREADS / LANES) {
-        const int end = params.lengths.cu_seqlens_q[b + 1] / params.row_block + b + 1;
-        for (int i = params.lengths.cu_seqlens_q[b] / params.row_block + b + thread % LANES; i < end; i += LANES)
-            params.order.row_blocks[i] = b;
-    }
+    for_each_sequence(starts, params.lengths, [&](const Sequence &s, int lane) {
+        const int end = (s.q_first + s.q_len) / params.row_block + s.number + 1;
+        for (int i = s.q_first / params.row_block + s.number + lane; i < end; i += LANES)
+            params.order.row_blocks[i] = s.number;
+    });
 }
 
 /* ---- block masks ------------------------------------------------------------------------------------------------- */

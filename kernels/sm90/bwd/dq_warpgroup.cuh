@@ -152,7 +152,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         const int steps = keep_uniform(work.steps), end = step + steps;
         if (steps == NO_WORK)
             break;
-        if (!DETERMINISTIC && S::TAKES_MORE && !Tile::Work::HAS_LISTS && warp > 0)
+        if (!DETERMINISTIC && S::TAKES_MORE && Tile::Work::IS_DENSE && warp > 0)
             write_zeros<Tile>(params, work, warp, lane);
         /* Deterministic, they are needed at every step. */
         const int kv_tile = DETERMINISTIC ? keep_uniform(work.kv_tile) : 0;

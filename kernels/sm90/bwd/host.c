@@ -195,6 +195,19 @@ static bool prefetches_operands(const struct attn_problem *p, size_t l2_bytes)
            attn_tiles(p->kv_len, SM90_BWD_KV_TILE) * p->kv_heads <= 2 * row_blocks_of(p) * p->q_heads;
 }
 
+/* Packed sequences, whose work tiles are counted on the device: at most so many. Q, dO and dq_sum of all sequences, for
+ * the heads of a section, take about a third of the L2. */
+static void set_packed_order(struct fused_sm90_bwd_params *params, const struct attn_problem *p,
+                             const struct attn_device *device)
+{
+    const int64_t head_bytes = p->total_q * p->head_dim * (2 * 2 + 4) * (p->q_heads / p->kv_heads),
+                  target = (int64_t)(device->l2_bytes / 3),
+                  heads = head_bytes == 0 || target / head_bytes < 1 ? 1 : target / head_bytes;
+
+    params->work_tiles = (int)(family_work_tiles(p, true, SM90_BWD_KV_TILE) * p->kv_heads);
+    params->section_heads = (int)(heads < p->kv_heads ? heads : p->kv_heads);
+}
+
 /* What follows from the problem alone. */
 static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_request *request,
                         const struct fused_sm90_bwd_tile *tile)
@@ -229,9 +242,11 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->whole_parts = parts.whole_parts;
     params->head_works = parts.head_works;
     const int each = request->device->multiprocessors / params->cluster, clusters = each < 1 ? 1 : each;
-    params->tail = tile->has_lists ? (struct sm90_bwd_tail){shape.kv_heads_total * parts.head_works, 0, 1}
+    params->tail = !tile->is_dense ? (struct sm90_bwd_tail){shape.kv_heads_total * parts.head_works, 0, 1}
                                    : sm90_bwd_tail_of(&shape, &parts, (int)p->head_dim, clusters);
     params->work_tiles = shape.kv_heads_total * params->head_works + params->tail.works * (params->tail.parts - 1);
+    if (p->lengths == ATTN_PACKED)
+        set_packed_order(params, p, request->device);
     params->summed_tiles =
         params->tail.parts > 1 ? params->tail.works * params->cluster : params->kv_heads_total * params->kv_tiles;
     params->summed_parts = params->tail.parts > 1 ? params->tail.parts : params->max_parts;
@@ -248,9 +263,13 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->causal = shape.causal;
     params->prefetches = tile->is_dense && prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
-    params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
-    if (tile->has_lists) /* whose work tiles are not in the order of heads */
-        params->zeros.preprocessed = params->zeros.sections;
+    if (tile->is_dense) {
+        params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
+    } else { /* work tiles are not in the order of heads: preprocess writes all */
+        const int row_blocks = (int)(batch_of(p) * p->q_heads * params->row_blocks);
+        params->zeros = (struct sm90_bwd_zeros){
+            .sections = 1, .preprocessed = 1, .row_blocks = row_blocks, .all_row_blocks = row_blocks};
+    }
 }
 
 /* Windows and lengths; the list of packed sequences is at the beginning of the workspace. */
@@ -264,14 +283,6 @@ static void set_ranges(struct fused_sm90_bwd_params *params, const struct attn_r
     params->lengths = family_lengths_of(p, t);
     params->order = family_work_order_of(p, &tiling, workspace);
     params->lists = family_tile_lists_of(p, &tiling, workspace);
-    if (p->lengths != ATTN_PACKED)
-        return;
-    params->work_tiles = (int)(family_work_tiles(p, true, SM90_BWD_KV_TILE) * p->kv_heads);
-    /* Q, dO and dq_sum of all sequences, for the heads of a section, take about a third of the L2. */
-    const int64_t head_bytes = p->total_q * p->head_dim * (2 * 2 + 4) * (p->q_heads / p->kv_heads),
-                  target = (int64_t)(request->device->l2_bytes / 3),
-                  heads = head_bytes == 0 || target / head_bytes < 1 ? 1 : target / head_bytes;
-    params->section_heads = (int)(heads < p->kv_heads ? heads : p->kv_heads);
 }
 
 /* The workspace: the list of packed sequences, stats, dq_sum, dq_semaphores, work, taken, zeroed, kv_sums, each from a
@@ -299,7 +310,7 @@ static struct workspace workspace_of(const struct attn_request *request, const s
                               2 * rows * (int64_t)sizeof(float),
                               rows * p->head_dim * (int64_t)sizeof(float),
                               attn_round_up(semaphores * (int64_t)sizeof(int), 256),
-                              attn_round_up(params->listed_tiles * (int64_t)sizeof *params->work, 256),
+                              attn_round_up(params->listed_tiles * (int64_t)tile->listed_bytes, 256),
                               attn_round_up(params->zeros.sections * (int64_t)sizeof *params->zeroed, 256),
                               kv_floats * (int64_t)sizeof(float)};
 }
@@ -338,7 +349,7 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     if (request->deterministic)
         params->dq_semaphores = (int *)(void *)workspace;
     workspace += space.semaphore_bytes;
-    params->work = (struct fused_sm90_bwd_work_tile *)(void *)workspace;
+    params->work = workspace;
     workspace += space.work_bytes;
     params->taken = (int *)(void *)workspace;
     workspace += COUNTER_BYTES;
@@ -382,6 +393,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         .kernel = (const void *)(is_packed ? fused_sm90_bwd_preprocess_packed[bf16][head_dim]
                                  : params.listed_tiles > 0 && tile->has_lists
                                      ? fused_sm90_bwd_preprocess_listed[bf16][head_dim]
+                                 : params.listed_tiles > 0 && !tile->is_dense
+                                     ? fused_sm90_bwd_preprocess_windows[bf16][head_dim]
                                      : fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim]),
         .blocks = row_blocks,
         .threads = SM90_BWD_ROW_THREADS,

@@ -19,11 +19,12 @@ namespace sm90_bwd {
             " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK                      \
     }
 
-/* The kernel of a tile; NULL where there is none: pairs, blocks that keep their queries, and block masks are not
- * deterministic. */
+/* The kernel of a tile; NULL where there is none: pairs, blocks that keep their queries, block masks, and blocks that
+ * take one work tile of ranges after the other are not deterministic. */
 template <typename Tile, bool DETERMINISTIC> constexpr fused_sm90_bwd_kernel kernel_of()
 {
-    if constexpr (DETERMINISTIC && (Tile::IS_PAIR || Tile::IS_FEW || Tile::Work::HAS_LISTS))
+    if constexpr (DETERMINISTIC &&
+                  (Tile::IS_PAIR || Tile::IS_FEW || Tile::Work::HAS_LISTS || (Tile::IS_LOOP && !Tile::Work::IS_DENSE)))
         return NULL;
     else if constexpr (Tile::IS_FEW)
         return backward_few_queries<Tile>;
@@ -59,9 +60,10 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
      false,                                                                                                            \
      HAS_SOFTCAP,                                                                                                      \
      HAS_LISTS,                                                                                                        \
+     sizeof(WORK::Listed),                                                                                             \
      {WORK_KERNELS(TILE, WORK, SCORE, false), WORK_KERNELS(TILE, WORK, SCORE, true)}},
-#define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                     \
-    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; windows and packed lengths", Ranges, Plain, false, false, false)
+#define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY, IS_LOOP)                                                            \
+    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; windows and packed lengths", Ranges, Plain, false, false, IS_LOOP)
 #define SOFTCAP_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                    \
     WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; softcap", Ranges, Softcap, true, false, false)
 #define LISTS_ROW(NAME, TILE, STEP_TIME, SUMMARY, IS_LOOP)                                                             \
@@ -77,6 +79,7 @@ template <template <typename> class Tile, typename Work> constexpr size_t smem_b
      true,                                                                                                             \
      false,                                                                                                            \
      false,                                                                                                            \
+     sizeof(Dense::Listed),                                                                                            \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 
 } // namespace sm90_bwd

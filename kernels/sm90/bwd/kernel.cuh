@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     __syncthreads();
     if (S::IS_PAIR)
         cluster_sync();
-    if (!S::TAKES_MORE && smem.work[0].steps == SKIPPED)
+    /* Packed sequences may have fewer work tiles than there are blocks: then none is left for this one. */
+    if ((!S::TAKES_MORE || !Tile::Work::IS_DENSE) && smem.work[0].steps == SKIPPED)
         return;
     if (warpgroup == 0) {
         registers_decrease<S::DQ_REGISTERS>();

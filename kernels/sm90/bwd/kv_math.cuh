@@ -237,10 +237,11 @@ __device__ __forceinline__ void store_packed_gradient(const uint32_t (&packed)[T
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_gradient_slabs(const float (&c)[Traits<Tile>::GRADIENTS], float scale,
                                                      uint32_t rows, const struct attn_tensor &tensor, int row,
-                                                     int row_count, const WorkTileOf<Tile> &work, int lane)
+                                                     const Params &params, const WorkTileOf<Tile> &work, int lane)
 {
-    T *to = static_cast<T *>(tensor.data) + work.batch * tensor.stride_batch + work.kv_head * tensor.stride_head +
-            row * tensor.stride_row;
+    const typename Tile::Work::KeyRows keys = Tile::Work::key_rows(params, work);
+    T *to = static_cast<T *>(tensor.data) + keys.batch * tensor.stride_batch + work.kv_head * tensor.stride_head +
+            (keys.first + row) * tensor.stride_row;
 
 #pragma unroll
     for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel) {
@@ -248,7 +249,7 @@ __device__ __forceinline__ void store_gradient_slabs(const float (&c)[Traits<Til
 #pragma unroll
         for (int i = 0; i < SLAB_FLOATS_OF_LANE; ++i)
             slab[i] = c[panel * SLAB_FLOATS_OF_LANE + i];
-        write_slab<T>(slab, scale, rows, to + panel * PANEL_COLUMNS, tensor.stride_row, row_count - row, lane);
+        write_slab<T>(slab, scale, rows, to + panel * PANEL_COLUMNS, tensor.stride_row, keys.count - row, lane);
         __syncwarp();
     }
 }

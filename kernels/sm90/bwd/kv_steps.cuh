@@ -336,9 +336,8 @@ __device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &
     if (S::TAKES_MORE) { /* where the next step's dS will be */
         const uint32_t rows = wait_ds_empty(smem, at.step, at.warp_row);
         if (S::Q_PANELS == 1) { /* dS has one panel, dV and dK have two each */
-            store_gradient_slabs<T, Tile>(dv, params.dv_scale, rows, params.dv_rows, key, params.kv_len, work, at.lane);
-            store_gradient_slabs<T, Tile>(dk, params.dqk_scale, rows, params.dk_rows, key, params.kv_len, work,
-                                          at.lane);
+            store_gradient_slabs<T, Tile>(dv, params.dv_scale, rows, params.dv_rows, key, params, work, at.lane);
+            store_gradient_slabs<T, Tile>(dk, params.dqk_scale, rows, params.dk_rows, key, params, work, at.lane);
             return;
         }
         store_gradient<T, Tile>(dv, params.dv_scale, rows, &params.dv, key, work, at.lane);

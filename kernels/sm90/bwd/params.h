@@ -72,10 +72,11 @@ struct fused_sm90_bwd_params {
                        SM90_BWD_WHOLE_PARTS as many as there are parts */
     int work_tiles; /* kv_heads_total * head_works, and the parts of the last ones (tail) but the first of each */
     /* Work tiles whose blocks take one after the other. */
-    struct fused_sm90_bwd_work_tile *work; /* [listed_tiles]: the work tiles, and one without work behind them */
-    int listed_tiles;                      /* 0 where a block has only the work tile of its own number */
-    int early_tiles; /* as many, from the first one on, whose blocks find out about the next one while they compute */
-    int *taken;      /* how many have been taken beside the first one of each block, or pair */
+    void *work;       /* [listed_tiles]: the work tiles, as the kernel's policy has them (Listed, policies.cuh), and one
+                         without work behind them */
+    int listed_tiles; /* 0 where a block has only the work tile of its own number */
+    int early_tiles;  /* as many, from the first one on, whose blocks find out about the next one while they compute */
+    int *taken;       /* how many have been taken beside the first one of each block, or pair */
     struct sm90_bwd_tail tail;
     struct sm90_bwd_zeros zeros;
     int *zeroed; /* [zeros.sections]: how many warps of the main kernel have written their zeros for a section */
@@ -118,6 +119,7 @@ struct fused_sm90_bwd_tile {
     bool is_dense;                       /* otherwise windows and packed lengths */
     bool has_softcap;                    /* with either */
     bool has_lists;                      /* not dense: block masks in place of these */
+    size_t listed_bytes;                 /* of a work tile in the list (fused_sm90_bwd_params::work) */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
@@ -130,7 +132,8 @@ extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][SM90_HEAD_DIMS];   
 /* The same for packed sequences. */
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_packed[2][SM90_HEAD_DIMS];
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert_packed[2][SM90_HEAD_DIMS];
-/* Of block masks, where blocks take one work tile after the other. */
+/* Of windows and of block masks, where blocks take one work tile after the other. */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_windows[2][SM90_HEAD_DIMS];
 extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_listed[2][SM90_HEAD_DIMS];
 
 #ifdef __cplusplus

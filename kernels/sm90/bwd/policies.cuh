@@ -26,6 +26,7 @@ struct Dense {
     static constexpr bool HAS_LISTS = false; /* the tiles of queries of a work tile are not contiguous (lists.cuh) */
     struct StepList {};
     using WorkTile = fused_sm90_bwd_work_tile;
+    using Listed = WorkTile; /* what the list of work tiles in device memory has of each (Params::work) */
 
     /* What a KV warpgroup keeps of a work tile for its masks: nothing, all are in the parameters. */
     struct Bounds {};
@@ -100,7 +101,21 @@ struct Dense {
         return {key, work.kv_head, work.batch};
     }
 
+    /* Where the rows of dK and dV of a work tile's sequence lie: the batch, row 0, and how many there are. */
+    struct KeyRows {
+        int batch, first, count;
+    };
+
+    __device__ __forceinline__ static KeyRows key_rows(const Params &params, const WorkTile &work)
+    {
+        return {work.batch, 0, params.kv_len};
+    }
+
     /* Copies of a box (copy_engine.cuh). */
+    __device__ __forceinline__ static void prefetch(const CUtensorMap *map, int column, const Place &place)
+    {
+        tma_prefetch(map, column, place.row, place.head, place.batch);
+    }
     __device__ __forceinline__ static void load(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
                                                 uint64_t l2_policy, int column, const Place &place)
     {

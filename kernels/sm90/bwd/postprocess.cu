@@ -42,6 +42,8 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
     grid_wait_for_last();
+    if (IS_PACKED && block.first_row >= block.q_len)
+        return; /* a row block without rows */
     add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM> + slab * SLAB_FLOATS, lane);
     write_slab<T>(sum, params.dqk_scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,

@@ -6,6 +6,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -13,6 +14,7 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/sm90/bwd/lists.cuh"
+#include "kernels/sm90/bwd/ranges.cuh"
 #include "kernels/sm90/bwd/rows.cuh"
 #include "kernels/sm90/bwd/work.cuh"
 
@@ -43,8 +45,29 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
 }
 
 /* What the main kernel behind is: its additions to dQ in any order, or in a fixed one; or it is, with either, that of
- * packed sequences; or it has work tiles of a block mask, of which blocks take one after the other. */
-enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, LISTED };
+ * packed sequences; or it has work tiles of a window or of a block mask, of which blocks take one after the other. */
+enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, WINDOWS, LISTED };
+
+/* Writes a work tile of the list. Behind the last one none has work. */
+template <int HEAD_DIM, MainKernel MAIN> __device__ __forceinline__ void list_work(const Params &params, int number)
+{
+    constexpr bool HAS_RANGES = MAIN == PACKED || MAIN == WINDOWS;
+    using Listed = typename std::conditional<HAS_RANGES, Ranges::Listed, WorkTile>::type;
+    Listed work = {};
+
+    work.steps = NO_WORK;
+    if (number < params.work_tiles) {
+        if constexpr (HAS_RANGES)
+            work = Ranges::work_tile<HEAD_DIM, listed_q_tile(HEAD_DIM)>(params, number);
+        else if constexpr (MAIN == LISTED)
+            work = Lists::listed_work_tile(params, number);
+        else
+            work = listed_work_tile<listed_q_tile(HEAD_DIM), MAIN == DETERMINISTIC_MAIN>(params, number);
+        if (HAS_RANGES && work.steps == SKIPPED)
+            work.steps = NO_WORK;
+    }
+    static_cast<Listed *>(params.work)[number] = work;
+}
 
 template <typename T, int HEAD_DIM, MainKernel MAIN>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
@@ -75,7 +98,8 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     }
     if (!IS_PACKED && params.prefetches && threadIdx.x == THREADS - 1)
         prefetch_operands<HEAD_DIM>(params, block);
-    if (DETERMINISTIC || IS_PACKED || number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks) {
+    if (DETERMINISTIC || (IS_PACKED && block.first_row < block.q_len) ||
+        (!IS_PACKED && number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks)) {
         float4 *block_sum =
             reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM>);
 #pragma unroll
@@ -87,19 +111,13 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
              i += gridDim.x * int64_t(THREADS))
             params.zeroed[i] = 0;
     }
-    if (!IS_PACKED) {
-        for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
-             i += gridDim.x * int64_t(THREADS)) {
-            WorkTile work = {.steps = NO_WORK};
-            if (MAIN == LISTED && i < params.work_tiles)
-                work = Lists::listed_work_tile(params, static_cast<int>(i));
-            else if (i < params.work_tiles)
-                work = listed_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
-            params.work[i] = work;
-        }
-        if (blockIdx.x == 0 && threadIdx.x == 0)
-            *params.taken = 0;
-    }
+    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
+         i += gridDim.x * int64_t(THREADS))
+        list_work<HEAD_DIM, MAIN>(params, static_cast<int>(i));
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *params.taken = 0;
+    if (IS_PACKED && block.first_row >= block.q_len)
+        return; /* a row block without rows, which nobody reads */
     if ((DETERMINISTIC || (IS_PACKED && params.dq_semaphores != NULL)) && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
@@ -133,6 +151,9 @@ extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][SM90_HEAD
 extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_packed[2][SM90_HEAD_DIMS] = {
     {preprocess<__half, 64, PACKED>, preprocess<__half, 128, PACKED>},
     {preprocess<__nv_bfloat16, 64, PACKED>, preprocess<__nv_bfloat16, 128, PACKED>}};
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_windows[2][SM90_HEAD_DIMS] = {
+    {preprocess<__half, 64, WINDOWS>, preprocess<__half, 128, WINDOWS>},
+    {preprocess<__nv_bfloat16, 64, WINDOWS>, preprocess<__nv_bfloat16, 128, WINDOWS>}};
 extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess_listed[2][SM90_HEAD_DIMS] = {
     {preprocess<__half, 64, LISTED>, preprocess<__half, 128, LISTED>},
     {preprocess<__nv_bfloat16, 64, LISTED>, preprocess<__nv_bfloat16, 128, LISTED>}};

@@ -261,12 +261,15 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
                 const uint32_t full = shared_address(&smem.work_full);
                 mbarrier_arrive_expect(full, sizeof(WorkTile));
                 if (RANK == 0)
-                    bulk_load_multicast(shared_address(&smem.work[to]), params.work + min(number, params.work_tiles),
+                    bulk_load_multicast(shared_address(&smem.work[to]),
+                                        static_cast<const WorkTile *>(params.work) + min(number, params.work_tiles),
                                         sizeof(WorkTile), full, BOTH_BLOCKS);
             } else if (threadIdx.x % LANES == 0) {
                 const int from = min(number, params.work_tiles);
-                mbarrier_arrive_expect(shared_address(&smem.work_full), sizeof(WorkTile));
-                bulk_load(shared_address(&smem.work[to]), params.work + from, sizeof(WorkTile),
+                using Listed = typename Tile::Work::Listed;
+                const Listed *listed = static_cast<const Listed *>(params.work);
+                mbarrier_arrive_expect(shared_address(&smem.work_full), sizeof(Listed));
+                bulk_load(shared_address(&smem.work[to]), listed + from, sizeof(Listed),
                           shared_address(&smem.work_full));
             }
             next = COPIED;
@@ -279,7 +282,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
                 mbarrier_arrive(shared_address(&smem.k_full[to]));
             if (next == FOUND) {
                 begin_steps(smem, params);
-                if (!DETERMINISTIC && !Tile::Work::HAS_LISTS) /* lists: preprocess has written all */
+                if (!DETERMINISTIC && Tile::Work::IS_DENSE) /* otherwise preprocess has written all */
                     wait_for_zeros<Tile>(params, keep_uniform(smem.work[slot].section));
                 if (S::PREFETCHES_KEYS && elect_one())
                     prefetch_keys(params, smem.work[slot]);
@@ -304,13 +307,13 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     }
 
     /* K and V of a work tile, to the second-level cache. */
-    __device__ __forceinline__ void prefetch_keys(const Params &params, const WorkTile &work)
+    __device__ __forceinline__ void prefetch_keys(const Params &params, const WorkTileOf<Tile> &work)
     {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel) {
-            const int key = own_kv_tile<Tile>(work) * KV_TILE;
-            tma_prefetch(&params.k, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
-            tma_prefetch(&params.v, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
+            const typename Tile::Work::Place place = Tile::Work::key_place(work, own_kv_tile<Tile>(work) * KV_TILE);
+            Tile::Work::prefetch(&params.k, panel * PANEL_COLUMNS, place);
+            Tile::Work::prefetch(&params.v, panel * PANEL_COLUMNS, place);
         }
     }
 

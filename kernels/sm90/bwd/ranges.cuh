@@ -15,12 +15,13 @@ struct Ranges {
     static constexpr bool IS_DENSE = false, HAS_LISTS = false;
     struct StepList {};
 
-    struct WorkTile : fused_sm90_bwd_work_tile {
-        int shift, kv_len;                    /* of the sequence; shift: kv_len - q_len */
+    struct alignas(16) WorkTile : fused_sm90_bwd_work_tile { /* a multiple of 16 bytes, for the copy engine */
+        int shift, kv_len;                                   /* of the sequence; shift: kv_len - q_len */
         int q_row, k_row, q_end, k_end, wrap; /* coordinates of row 0 and key 0 (tensor_map_encode_ranges) */
         int first_q_tile;                     /* of the sequence, in stats and dq_sum, of query head 0 */
         int highest_of_first;                 /* the highest tile that sees a key of the first KV warpgroup, or -1 */
     };
+    using Listed = WorkTile;
 
     /* As seen from the warpgroup's first key: the query that it is the diagonal of, and how many keys there are from it
      * on. In place of that key, so that they take one register more. */
@@ -37,7 +38,12 @@ struct Ranges {
      * end there is none (SKIPPED). */
     template <typename Tile> __device__ __forceinline__ static WorkTile work_tile(const Params &params, int number)
     {
-        constexpr int ROWS = ROW_BLOCK_ROWS<Tile::HEAD_DIM>, BLOCK_TILES = ROWS / Tile::Q_TILE;
+        return work_tile<Tile::HEAD_DIM, Tile::Q_TILE>(params, number);
+    }
+    template <int HEAD_DIM, int Q_TILE>
+    __device__ __forceinline__ static WorkTile work_tile(const Params &params, int number)
+    {
+        constexpr int ROWS = ROW_BLOCK_ROWS<HEAD_DIM>, BLOCK_TILES = ROWS / Q_TILE;
         const bool is_packed = params.lengths.cu_seqlens_q != NULL;
         WorkTile work = {};
 
@@ -72,16 +78,15 @@ struct Ranges {
         work.wrap = is_packed ? TENSOR_MAP_WRAP : 0;
         work.first_q_tile =
             BLOCK_TILES * (is_packed ? s.q_first / ROWS + work.batch : work.batch * params.q_heads * params.row_blocks);
-        const family::TileRange all =
-            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE, Tile::Q_TILE);
+        const family::TileRange all = family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE, Q_TILE);
 
         /* The first warpgroup's keys are seen from the lowest tile on, and not by the highest; the second one's not by
          * the lowest. Neither passes over more than one step that others lie behind (docs/kernels/sm90_bwd.md). */
         const family::TileRange first =
-            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE / 2, Tile::Q_TILE);
+            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE, KV_TILE / 2, Q_TILE);
         work.highest_of_first = first.first < first.end ? first.end - 1 : -1;
         const family::TileRange second =
-            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE + KV_TILE / 2, KV_TILE / 2, Tile::Q_TILE);
+            family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE + KV_TILE / 2, KV_TILE / 2, Q_TILE);
         work.first_tile[0] = all.first;
         work.first_tile[1] = second.first < second.end ? second.first : all.end;
         work.begin_tile = all.end - 1;
@@ -157,6 +162,21 @@ struct Ranges {
         return {work.k_row + key, work.kv_head, work.k_end, work.wrap};
     }
 
+    struct KeyRows {
+        int batch, first, count;
+    };
+
+    __device__ __forceinline__ static KeyRows key_rows(const Params &, const WorkTile &work)
+    {
+        if (work.wrap == 0)
+            return {work.batch, 0, work.kv_len};
+        return {0, work.k_end - work.kv_len, work.kv_len};
+    }
+
+    __device__ __forceinline__ static void prefetch(const CUtensorMap *map, int column, const Place &place)
+    {
+        tma_prefetch(map, column, place.row, place.head, place.end, place.wrap);
+    }
     __device__ __forceinline__ static void load(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
                                                 uint64_t l2_policy, int column, const Place &place)
     {

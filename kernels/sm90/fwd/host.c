@@ -23,6 +23,9 @@ enum {
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
 static const float LOG2_E = 1.4426950408889634f;
+/* Scores of a softcap stay what they are in the main loop (softcap.cuh) only where the largest small one is a logit of
+ * so much: with softcaps from about 28 on. */
+static const float LEAST_NEAR_LOGIT = 9.0f;
 
 /* Of a work tile. */
 static int rows_of(const struct fused_sm90_fwd_tile *tile) { return tile->block_m * tile->cluster; }
@@ -176,10 +179,16 @@ static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
 
     const float square = softcap.near.largest * softcap.near.largest;
     for (int k = 0; k < 3; ++k)
-        softcap.near_log2[k] = softcap.near.largest < 0 ? NAN /* no score is small */
-                                                        : softcap.near.odd[k] * p->softcap * LOG2_E;
+        softcap.near_log2[k] = softcap.near.odd[k] * p->softcap * LOG2_E;
     softcap.near_limit_log2 =
         softcap.near.largest * (softcap.near_log2[0] + square * (softcap.near_log2[1] + square * softcap.near_log2[2]));
+    /* Where the polynomial is wrong for large negative scores their weights must be small. */
+    if (softcap.near.largest < 0 || softcap.near_limit_log2 < LEAST_NEAR_LOGIT * LOG2_E) { /* then no score is small */
+        softcap.near.largest = -1;
+        softcap.near_limit_log2 = NAN;
+        for (int k = 0; k < 3; ++k)
+            softcap.near_log2[k] = NAN;
+    }
     /* Within these bounds no product of the polynomial overflows, and what underflows does not count. */
     if (fabs(x) < 1e-3 || fabs(x) > 1e3)
         return softcap;

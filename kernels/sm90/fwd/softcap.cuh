@@ -9,7 +9,8 @@
  * Scores that are small stay what they are in the main loop, and the exponents are computed from them with the
  * polynomial of three terms (exponentiate_small). That they are is known from the largest: BEFORE_EXP the row max,
  * AFTER_EXP from P, as the polynomial rises everywhere. Where a row max is 0 or more the polynomial may be wrong for
- * large negative scores, whose weights are below e^-10 of the largest; up to e^-16 it is off by less than 2^-10. */
+ * large negative scores, whose weights are below e^-9 of the largest (LEAST_NEAR_LOGIT in host.c: with a small softcap
+ * they would not be); up to e^-16 it is off by less than 2^-10. */
 #pragma once
 
 #include "kernels/device/arithmetic.cuh"

@@ -22,6 +22,7 @@ SOFTCAP_TILE(CappedLoopD64, TILE_NAME(64, 128, LOOP), D64_BF16)
      true,                                                                                                             \
      true,                                                                                                             \
      false,                                                                                                            \
+     sizeof(Dense::Listed),                                                                                            \
      {WORK_KERNELS(TILE, Dense, Softcap, false), WORK_KERNELS(TILE, Dense, Softcap, true)}},
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_softcap_dense[] = {
