@@ -95,7 +95,8 @@ __device__ __forceinline__ void for_each_sequence(Starts &starts, const family_l
 }
 
 /* A warp takes one sequence at a time, a lane one of its tiles. IN_ORDER: the class is the tile's number. */
-template <bool IN_ORDER> __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
+template <bool IN_ORDER>
+__global__ void __launch_bounds__(THREADS, 1) schedule_work(const __grid_constant__ Params params)
 {
     __shared__ Starts starts;
     const int thread = threadIdx.x;
