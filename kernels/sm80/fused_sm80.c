@@ -2,6 +2,7 @@
 #include "kernels/sm80/fused_sm80.h"
 
 #include "kernels/common/checks.h"
+#include "kernels/sm80/work.h"
 
 static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
 {
@@ -34,4 +35,5 @@ const struct attn_impl attn_fused_sm80 = {
     .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV | ATTN_DSINK},
     .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV | ATTN_DSINK | ATTN_DBIAS},
     ATTN_DISPATCH_MEMBERS,
+    .work = fused_sm80_work,
 };

@@ -2,6 +2,7 @@
 #include "kernels/sm90/fused_sm90.h"
 
 #include "kernels/common/checks.h"
+#include "kernels/sm90/work.h"
 
 enum { MASK_BLOCK = 128 }; /* rows and keys of the tiles for block masks */
 
@@ -60,4 +61,5 @@ const struct attn_impl attn_fused_sm90 = {
     .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
     .invariant = {ATTN_O | ATTN_LSE, 0}, /* decode, which alone accepts it */
     ATTN_DISPATCH_MEMBERS,
+    .work = fused_sm90_work,
 };
