@@ -100,6 +100,7 @@ struct options {
     int64_t samples;               /* minimum number of samples; 0 = not given */
     double max_noise_pct;          /* "0.5%" -> 0.5; NaN = not given */
     double timeout_s;
+    bool counters;    /* of the hardware: bytes and FLOPs of each row */
     double sustain_s; /* 0 = no sustained regions; NaN = not given, resolved by preset */
     enum l2_policy l2;
     char *out_dir;               /* NULL = not given: fabench-out/<device>-<utc>/; "none" = nothing is written */

@@ -584,6 +584,9 @@ bool options_check(const struct parse *p)
     if (o->sustain_s > 0 && o->profile)
         return options_refuse("--sustain-s", typed(p, "--sustain-s"),
                               "cannot be used with --profile, which launches once; give one of them");
+    if (o->counters && o->profile)
+        return options_refuse("--counters", NULL,
+                              "cannot be used with --profile, whose profiler counts; give one of them");
     struct reason why;
     if (o->junit_path && (strcmp(o->junit_path, "-") == 0 || !path_takes_file(o->junit_path, o->out_dir, &why)))
         return options_refuse("--junit", o->junit_path, "%s",

@@ -392,10 +392,14 @@ const struct option_def option_table[] = {
      .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = FOR_PROBLEMS,
      .detail = "Seconds after which a case that has not finished is ended with status timeout."},
     {"--sustain-s", NULL, KIND_REAL, AT(sustain_s), .min = 0, .max = 3600, LATE("0"), .unit = "X",
-     .help = "sustained load per row: power, energy; 0 or >= 2", .group = GROUP_MEASURE,
-     .commands = FOR_SWEEP | FOR_GATE,
+     .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATE, .is_joined = true,
      .detail = "Seconds of uninterrupted load for each row, from which sustained TFLOPS, power and energy come; 0 is "
                "none. At least 2, because the device's energy counter moves in steps; 10 is better."},
+    {"--counters", NULL, KIND_FLAG, AT(counters), .help = "a row's power and joules; bytes and FLOPs counted",
+     .group = GROUP_MEASURE, .commands = FOR_SWEEP,
+     .detail = "Counts bytes to device memory and L2 and the FLOPs of the tensor cores with the GPU's own counters, in "
+               "launches apart from the timing; a row whose FLOPs are too few fails by the rule executed. Needs CUPTI "
+               "and the permission to read counters; without them the columns are empty and one line says why."},
     {"--l2", NULL, KIND_CHOICE, AT(l2), .choices = problem_l2_names, .fallback = "cold",
      .help = "L2 cache before each sample", .group = GROUP_MEASURE, .commands = FOR_TIMED,
      .detail = "State of the L2 cache before each sample. cold: overwritten with other data; hot: as the previous "

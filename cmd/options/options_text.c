@@ -77,6 +77,7 @@ const struct named_text option_variables[] = {
     {"FABENCH_CUDNN", "the cuDNN library to load, or a folder with it"},
     {"FABENCH_BLAS", "the BLAS library to load on the CPU"},
     {"FABENCH_NVML", "the NVML library to load"},
+    {"FABENCH_CUPTI", "the CUPTI library to load, for --counters"},
     {"FABENCH_LOCK_DIR", "the folder of the files with which ab and gate lock a device"},
     {"FABENCH_HOST", "the host's name in records and verdicts, instead of its own"},
     {"FABENCH_CALLED_AS", "how hints name the program, instead of as it was called; scripts/run.sh sets it"},

@@ -22,6 +22,8 @@
 #define EMPTY_NO_NVML "on the CPU, without NVML, or not timed"
 #define EMPTY_NOT_QUANTISED "the inputs have 16 or 32 bits, or were read as 8 bits from files"
 #define EMPTY_NO_SUSTAIN "without --sustain-s, or where the device does not tell it"
+#define EMPTY_NO_COUNTERS "without --counters, or where the device does not let them be read"
+#define EMPTY_NO_MODEL "on the CPU, it did not run, or there is no model for what is asked"
 
 /* The implementation and the device. The columns of the problem follow. */
 #define RECORD_RUN_COLUMNS(X)                                                                                          \
@@ -63,7 +65,24 @@
     X(TEXT, batch_invariant, 56, EVERY, "",                                                                            \
       "whether each sequence has the same bits in other batches: yes; no and the first row that has not, as no "       \
       "o[b,h,row] alone, and in which batch",                                                                          \
-      "without --invariance, no other batch could be run, or the check failed")
+      "without --invariance, no other batch could be run, or the check failed")                                        \
+    X(REAL, dram_read_gb, 0, FILES, "1e9 bytes",                                                                       \
+      "read from device memory by one launch, which finds nothing of it in the L2; counted by the hardware",           \
+      EMPTY_NO_COUNTERS)                                                                                               \
+    X(REAL, dram_write_gb, 0, FILES, "1e9 bytes",                                                                      \
+      "written to it, with what the L2 still held at the end of the launch; counted", EMPTY_NO_COUNTERS)               \
+    X(REAL, l2_gb, 0, FILES, "1e9 bytes", "that the L2 gave and took; counted", EMPTY_NO_COUNTERS)                     \
+    X(REAL, tensor_active_pct, 0, FILES, "%",                                                                          \
+      "cycles in which the tensor cores worked, of those in which a multiprocessor had work; counted",                 \
+      EMPTY_NO_COUNTERS)                                                                                               \
+    X(REAL, flop_done, 0, FILES, "FLOP", "that the tensor cores executed in one launch; counted", EMPTY_NO_COUNTERS)   \
+    X(TEXT, flop_types, 96, FILES, "", "flop_done by the type of the products, as bf16=5.5e11", EMPTY_NO_COUNTERS)     \
+    X(REAL, model_dram_gb, 0, FILES, "1e9 bytes", "the model of dram_read_gb + dram_write_gb, see docs/counters.md",   \
+      EMPTY_NO_MODEL)                                                                                                  \
+    X(REAL, model_l2_gb, 0, FILES, "1e9 bytes", "the model of l2_gb", EMPTY_NO_MODEL ", or the tiles are not known")   \
+    X(REAL, model_flop, 0, FILES, "FLOP",                                                                              \
+      "of all tiles that are computed, with what is masked inside them, as the implementation says",                   \
+      EMPTY_NO_MODEL ", or the tiles are not known")
 
 /* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \

@@ -21,6 +21,19 @@
 
 /* ---- one contender: memory, plan, first launch ---- */
 
+/* The model of what a launch moves and computes on a GPU. */
+static void put_model(const struct problem_run *run, struct contender *c)
+{
+    struct attn_work work = {0};
+    const enum attn_role role = case_role_of(run, c);
+    if (run->setting->backend->device.platform != ATTN_CUDA || role == ATTN_ROLE_NOTHING)
+        return;
+    if (c->impl->work)
+        c->impl->work(&c->request, &work);
+    const struct traffic traffic = traffic_of(run->item, role == ATTN_ROLE_NAIVE, &work);
+    row_model(&c->row, &traffic);
+}
+
 static enum attn_status prepare(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
@@ -35,6 +48,7 @@ static enum attn_status prepare(struct problem_run *run, struct contender *c, st
         c->prepared = true;
     }
     const size_t plan_bytes = c->impl->plan_bytes ? c->impl->plan_bytes(&c->request, c->launcher.run.plan) : 0;
+    put_model(run, c);
     c->row.workspace_mb = ((double)bytes + (double)plan_bytes) * 1e-6;
     return ATTN_OK;
 }

@@ -80,4 +80,8 @@ void case_check_row(const struct problem_run *, struct contender *);
 /* Measures every implementation that runs and sends its row. On failure *failed is its slot, -1 = of none of them. */
 enum attn_status case_time(struct problem_run *, int *failed, struct attn_message *why);
 
+/* --counters (case_counters.c): counts launches of every implementation that runs into its row, and adds the finding of
+ * the rule "executed" to its tensors. Without the option, or where nothing can be counted, nothing. */
+enum attn_status case_count(struct problem_run *, int *failed, struct attn_message *why);
+
 #endif

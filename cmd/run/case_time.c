@@ -418,6 +418,7 @@ static enum attn_status check_timed(struct problem_run *run, struct timing *t, i
         account(run, t->contenders[m]);
         TRY(witness(run, t->contenders[m], median_ms_of(t, m), why));
     }
+    TRY(case_count(run, failed, why));
     return work_restore(&run->work, why);
 }
 

@@ -46,8 +46,7 @@ static double rate_for(const struct matrix_rate *r, enum attn_dtype dtype)
     return attn_dtype_is_8_bit(dtype) ? r->of_8_bits : dtype == ATTN_FP32 ? r->of_tf32 : r->of_16_bits;
 }
 
-/* May a kernel find, without computing them, that some pairs have no weight? */
-static bool may_leave_pairs(const struct plan_item *item)
+bool floors_may_leave_pairs(const struct plan_item *item)
 {
     const bool is_even = item->dist == FILL_NORMAL || item->dist == FILL_UNIFORM;
     return item->folder || !is_even || limits_logit_std(item) > 4 || item->problem.has_alibi ||
@@ -66,7 +65,7 @@ struct floors floors_of(const struct device_info *device, const struct plan_item
     struct floors f = {0};
     const struct attn_problem *p = &item->problem;
     const struct matrix_rate *const rate = rates_of(device->compute_capability);
-    if (!rate || may_leave_pairs(item))
+    if (!rate || floors_may_leave_pairs(item))
         return f;
     const double clocks_per_s = device->max_sm_clock_mhz > 0 ? 1e6 * device->max_sm_clock_mhz : 0;
     f.peak_tflops = 1e-12 * rate_for(rate, p->dtype) * (double)device->multiprocessors * clocks_per_s;

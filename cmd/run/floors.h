@@ -19,6 +19,9 @@ struct floors {
  * that they have no weight, or that no row sees, have no floor. */
 struct floors floors_of(const struct device_info *, const struct plan_item *, bool keeps_p);
 
+/* May a kernel find, without computing them, that some pairs have no weight? */
+bool floors_may_leave_pairs(const struct plan_item *);
+
 /* Is a launch of time_ms possible, and one of the sustained region, of sustained_ms (NaN = there was none)? */
 bool floors_allow(const struct floors *, double time_ms, double sustained_ms);
 /* Why not, in words. */

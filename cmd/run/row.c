@@ -12,6 +12,7 @@
 #include "cmd/judge/judge.h"
 #include "cmd/problem/problem.h"
 #include "cmd/record/record_row.h"
+#include "cmd/run/executed.h"
 
 #define PUT(field, text) snprintf(field, sizeof(field), "%s", text)
 
@@ -103,6 +104,24 @@ void row_telemetry(struct record_row *row, const struct telemetry_region *r)
     row->temp_c = r->temp_c;
     row->power_capped_pct = r->power_capped_pct;
     row->throttled_pct = r->throttled_pct;
+}
+
+void row_model(struct record_row *row, const struct traffic *t)
+{
+    row->model_dram_gb = t->dram_bytes * 1e-9;
+    row->model_l2_gb = t->l2_bytes * 1e-9;
+    row->model_flop = t->flops;
+}
+
+void row_counters(struct record_row *row, const struct counters *c)
+{
+    row->dram_read_gb = c->values[COUNTER_DRAM_READ] * 1e-9;
+    row->dram_write_gb = c->values[COUNTER_DRAM_WRITE] * 1e-9;
+    row->l2_gb = c->values[COUNTER_L2] * 1e-9;
+    row->tensor_active_pct = c->values[COUNTER_TENSOR_ACTIVE];
+    row->flop_done = counters_flop(c);
+    if (isfinite(row->flop_done))
+        executed_types(c, row->flop_types, sizeof row->flop_types);
 }
 
 void row_sustained(struct record_row *row, const struct sustain_result *s)

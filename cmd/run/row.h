@@ -3,9 +3,11 @@
 #define FABENCH_ROW_H
 
 #include "cmd/device/backend.h"
+#include "cmd/device/counters.h"
 #include "cmd/plan/plan.h"
 #include "cmd/record/record.h"
 #include "cmd/measure/sustain.h"
+#include "cmd/run/traffic.h"
 
 /* Facts that all rows of a run share. */
 struct run_facts {
@@ -34,6 +36,10 @@ void row_times(struct record_row *, const double *samples_ms, int64_t count, con
 
 /* Fills the device's telemetry over the problem's rounds, the same for all its rows. */
 void row_telemetry(struct record_row *, const struct telemetry_region *);
+
+/* Fills the columns of the model, and those of what was counted, whose row's check must not be final. */
+void row_model(struct record_row *, const struct traffic *);
+void row_counters(struct record_row *, const struct counters *);
 
 /* Fills the sustained columns. The row's check must be final: a failed row keeps its power and has no speed. */
 void row_sustained(struct record_row *, const struct sustain_result *);

@@ -132,3 +132,24 @@ void details_sustained(FILE *out, int width, const struct record_row *row)
 #undef ADD
     wrap_words(out, width, 10, 12, text);
 }
+
+void details_counters(FILE *out, int width, const struct record_row *row)
+{
+    char text[400], read[CELL_SIZE], write[CELL_SIZE], l2[CELL_SIZE];
+    int used = snprintf(text, sizeof text, "counted:");
+#define ADD(value, ...)                                                                                                \
+    if (isfinite(value) && used < (int)sizeof text)                                                                    \
+    used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
+    cell_figure(read, row->dram_read_gb);
+    cell_figure(write, row->dram_write_gb);
+    cell_figure(l2, row->l2_gb);
+    ADD(row->dram_read_gb, " memory %s GB read, %s written", read, write);
+    ADD((row->dram_read_gb + row->dram_write_gb) / row->model_dram_gb, " (%.2f x model)",
+        (row->dram_read_gb + row->dram_write_gb) / row->model_dram_gb);
+    ADD(row->l2_gb, ", L2 %s GB", l2);
+    ADD(row->tensor_active_pct, ", tensor cores %.0f%%", row->tensor_active_pct);
+    ADD(row->flop_done, ", FLOPs %s, %.3f of the visible pairs'", row->flop_types, row->flop_done / row->flops);
+    ADD(row->flop_done / row->model_flop, ", %.3f of its tiles'", row->flop_done / row->model_flop);
+#undef ADD
+    wrap_words(out, width, 10, 12, text);
+}

@@ -607,6 +607,8 @@ static void print_row(struct table *t, const struct record_row *row)
         details_passes(t->out, t->width, row);
     if (isfinite(row->sustain_s))
         details_sustained(t->out, t->width, row);
+    if (isfinite(row->l2_gb) || isfinite(row->dram_read_gb))
+        details_counters(t->out, t->width, row);
 }
 
 /* --quiet: a row that did not finish is an error, which its reason explains. */

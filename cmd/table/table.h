@@ -65,5 +65,6 @@ void details_passes(FILE *out, int width, const struct record_row *);
 void details_samples(FILE *out, int width, const struct record_row *);
 /* The figures of the implementation's sustained region, below its burst figures and compared with them. */
 void details_sustained(FILE *out, int width, const struct record_row *);
+void details_counters(FILE *out, int width, const struct record_row *);
 
 #endif

@@ -104,6 +104,7 @@ columns+=,tflops_per_w,power_limit_w,repro,logit_std,lengths,total_q,block_mask,
 columns+=,page_size,out_dtype,quant_scale,scale_block,hadamard,v_head_dim,sink,alibi,logit_mean,bias,cache_dtype
 columns+=,quant_in_time,quant_ms,quant_rms_err,splits,gb_per_s
 columns+=,pct_of_read,board,read_gb_per_s,pci,batch_invariant
+columns+=,dram_read_gb,dram_write_gb,l2_gb,tensor_active_pct,flop_done,flop_types,model_dram_gb,model_l2_gb,model_flop
 
 run_small --impl naive,fused --mode fwd,bwd
 expect_code 0

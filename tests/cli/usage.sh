@@ -56,7 +56,7 @@ refused '--device' --device cuda:x
 refused '--preset' --preset papr
 refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
 small --csv - --columns tflop
-refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* batch_invariant$' \
+refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* model_flop$' \
     "${small[@]}"
 refused '--impl.*naive' --device cpu --impl naiv
 refused '--sustain-s 1.5: .*from 2' --sustain-s 1.5

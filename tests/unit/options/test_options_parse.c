@@ -236,6 +236,7 @@ static const struct value_case {
     {"gate --baseline a --current b --subset", FIELD(is_subset), &yes, "gate --baseline a --subset",
      "--subset: is for a --baseline and a --current record"},
     {"--profile", FIELD(profile), &yes, "--profile=no", "--profile no: takes no value"},
+    {"--counters", FIELD(counters), &yes, "--counters=1", "--counters 1: takes no value"},
     {"--dry-run", FIELD(dry_run), &yes, "--dry-run=1", "--dry-run 1: takes no value"},
     {"report --boards --nodes n1,n2 a.jsonl", FIELD(is_fleet), &yes, "report --boards --history a.jsonl",
      "--history: cannot be used with --boards; must be left out"},

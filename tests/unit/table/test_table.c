@@ -331,12 +331,35 @@ static void passes_stand_below_their_row(void **state)
     assert_non_null(strstr(text, "\n          naive: scores 1.25 ms, softmax 0.5 ms\n"));
 }
 
+static void counters_stand_below_their_row(void **state)
+{
+    (void)state;
+    struct table *t = begin(110, false, NULL, false);
+    a_row("fused_sm90", 4096);
+    row.flops = 1e12;
+    row.dram_read_gb = 0.2;
+    row.dram_write_gb = 0.07;
+    row.model_dram_gb = 0.25;
+    row.l2_gb = 12.5;
+    row.tensor_active_pct = 77.6;
+    row.flop_done = 1.05e12;
+    FILL(row.flop_types, "bf16=1.05e+12");
+    row.model_flop = 1.05e12;
+    table_row(t, &row);
+    char *text = closed(t, EXIT_OK);
+    assert_width(text, 110);
+    assert_has(text,
+               "\n          counted: memory 0.200 GB read, 0.070 written (1.08 x model), L2 12.5 GB, tensor cores "
+               "78%, FLOPs\n            bf16=1.05e+12, 1.050 of the visible pairs', 1.000 of its tiles'\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sustained_regions),
         cmocka_unit_test(sweep_looks_as_drawn),
         cmocka_unit_test(passes_stand_below_their_row),
+        cmocka_unit_test(counters_stand_below_their_row),
         cmocka_unit_test(empty_columns_are_left_out),
         cmocka_unit_test(headings_follow_the_problem),
         cmocka_unit_test(verify_shows_shapes),
