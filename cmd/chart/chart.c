@@ -14,9 +14,11 @@
 #include "cmd/base/text.h"
 #include "cmd/chart/chart_gnuplot.h"
 #include "cmd/chart/chart_markdown.h"
+#include "cmd/chart/chart_roofline.h"
 #include "cmd/chart/chart_slide.h"
 #include "cmd/record/record_figures.h"
 #include "cmd/record/record_file.h"
+#include "cmd/record/record_row.h"
 
 /* State of the chart writer: whether gnuplot works, and what was written. A gnuplot that did not end once is not
  * started again. */
@@ -31,6 +33,7 @@ static void make_page(const struct chart_set *set, const struct chart_page *page
                       enum plot_format format, struct progress *progress)
 {
     const int written = progress->layout == LAYOUT_SLIDE ? slide_write(set, page, dir, format)
+                        : page->kind == CHART_ROOFLINE   ? roofline_write_page(set, page, dir, format)
                                                          : chart_write_page(set, page, dir, format);
     if (written <= 0) {
         progress->failures += written < 0;
@@ -50,9 +53,12 @@ static void make_page(const struct chart_set *set, const struct chart_page *page
     }
 }
 
-static bool is_drawn(const struct progress *progress, int kind)
+static bool is_drawn(const struct chart_set *set, const struct progress *progress, int kind)
 {
-    return progress->kinds ? progress->kinds[kind] : kind < CHART_USUAL_KINDS;
+    if (progress->layout == LAYOUT_SLIDE && kind == CHART_ROOFLINE) /* has no bars */
+        return false;
+    return progress->kinds ? progress->kinds[kind]
+                           : kind < CHART_USUAL_KINDS || (set->has_counts && kind >= CHART_BYTES);
 }
 
 /* A page of one panel: "tflops-fwd-causal-d64-bf16". */
@@ -78,7 +84,7 @@ static void make_slides(const struct chart_set *set, int first, int count, const
                         struct progress *progress)
 {
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++)
-        for (int p = first, end; is_drawn(progress, kind) && p < first + count; p = end) {
+        for (int p = first, end; is_drawn(set, progress, kind) && p < first + count; p = end) {
             for (end = p; end < first + count && set->panels[end].mode == set->panels[p].mode;)
                 end++;
             struct chart_page page = {
@@ -135,14 +141,14 @@ static void make_family(const struct chart_set *set, int first, int count, const
 {
     const struct chart_panel *panels = &set->panels[first];
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
-        if (!is_drawn(progress, kind))
+        if (!is_drawn(set, progress, kind) || (kind == CHART_ROOFLINE && panels[0].mode == MODE_DECODE))
             continue;
         struct chart_page page = {
             .kind = (enum chart_kind)kind, .panels = panels, .panel_count = count, .columns = columns_of(set, panels)};
         chart_page_name(&page);
         make_page(set, &page, dir, format, progress);
     }
-    for (int i = 0; i < count && is_drawn(progress, CHART_TFLOPS); i++) {
+    for (int i = 0; i < count && is_drawn(set, progress, CHART_TFLOPS); i++) {
         const struct chart_page page = page_of_panel(CHART_TFLOPS, &panels[i]);
         make_page(set, &page, dir, format, progress);
     }

@@ -24,7 +24,8 @@ const char *chart_kind_name(enum chart_kind kind, struct chart_family family)
     static const char *const names[] = {
         [CHART_TFLOPS] = "tflops", [CHART_SUSTAINED] = "sustained", [CHART_SPEEDUP] = "speedup",
         [CHART_MEMORY] = "memory", [CHART_ERROR] = "error",         [CHART_GEMM] = "gemm",
-        [CHART_TIME] = "ms",       [CHART_ENERGY] = "joules",       [CHART_QUANTISING] = "quantising"};
+        [CHART_TIME] = "ms",       [CHART_ENERGY] = "joules",       [CHART_QUANTISING] = "quantising",
+        [CHART_BYTES] = "bytes",   [CHART_ROOFLINE] = "roofline"};
     return kind == CHART_TFLOPS && family.is_decode ? "bandwidth" : names[kind];
 }
 
@@ -461,6 +462,7 @@ void chart_set_make(struct chart_set *set, const struct chart_input *input)
                 (input->over_batch && (row->key.mode != MODE_DECODE || has_own_lengths(row))))
                 continue;
             set->has_unchecked |= row->check != CHECKED_PASS && row->check != CHECKED_FAIL;
+            set->has_counts |= isfinite(row->dram_read_gb);
             add_series(set, f, row);
             add_panel(set, row);
         }

@@ -20,6 +20,8 @@ enum chart_kind {
     CHART_TIME,
     CHART_ENERGY,
     CHART_QUANTISING,
+    CHART_BYTES, /* this and the next are drawn without being named where rows were counted (--counters) */
+    CHART_ROOFLINE,
     CHART_KIND_COUNT
 };
 
@@ -88,6 +90,7 @@ struct chart_set {
     int panel_count;
     bool has_shapes, has_batches; /* decode with more than one pair of head counts; batch */
     bool is_synthetic, has_unchecked;
+    bool has_counts; /* bytes that the hardware counted */
     /* The unit of speed but of decode: TFLOPS, or GFLOPS where every speed is below 1 TFLOPS. unit_scale: how many make
      * 1 TFLOPS. */
     const char *unit;
@@ -115,6 +118,8 @@ const char *chart_extras(const struct chart_set *, const struct record_row *, ch
 struct chart_point {
     int64_t n;            /* where it lies on the axis */
     double value, lo, hi; /* speeds in chart_unit; the interval of the median; equal to value where there is none */
+    double intensity;     /* CHART_ROOFLINE: FLOPs per byte of device memory */
+    bool is_modelled;     /* its bytes are the model's, as none were counted */
     bool is_failed;
     bool is_after_gap; /* a row between this point and the previous one did not run: the line is interrupted */
 };
@@ -122,6 +127,10 @@ struct chart_point {
 /* The points of one series in one panel, by rising n, in *points (malloc'd; the caller frees). */
 int chart_points(const struct chart_set *, const struct chart_panel *, const struct chart_series *, enum chart_kind,
                  struct chart_point **points);
+
+/* The model of CHART_BYTES, for all rows that have one. */
+int chart_model(const struct chart_set *, const struct chart_panel *, const struct chart_series *,
+                struct chart_point **points);
 
 /* The lines that points are compared with in a panel: GEMM or read ceiling of one file (CHART_TFLOPS), the bound of the
  * rel. RMS error, or naive's wider one (CHART_ERROR). */
@@ -158,8 +167,8 @@ struct chart_page {
     bool over_batch;
 };
 
-/* The name of a kind as files have it: tflops sustained speedup memory error gemm ms joules; bandwidth in place of
- * tflops. */
+/* The name of a kind as files have it: tflops sustained speedup memory error gemm ms joules bytes roofline; bandwidth
+ * in place of tflops. */
 const char *chart_kind_name(enum chart_kind, struct chart_family);
 
 /* How many panels from this one on have its family. */

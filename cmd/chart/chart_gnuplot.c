@@ -91,6 +91,29 @@ static void add_series(struct script *s, const struct chart_set *set, const stru
     free(points);
 }
 
+/* The model of a series' bytes, as a line without points. */
+static void add_model(struct script *s, const struct chart_set *set, const struct chart_panel *panel, int index)
+{
+    const struct chart_series *series = &set->series[index];
+    struct chart_point *points;
+    char title[64], label[sizeof series->label];
+    const int count = chart_model(set, panel, series, &points);
+    text_clean(series->label, label, sizeof label);
+    for (int i = 0; i < count; i++) {
+        if (i == 0)
+            script_begin_block(s, "%s, %s: n, bytes of the model", chart_panel_title(panel, title, sizeof title),
+                               label);
+        fprintf(s->data, "%lld,%.10g\n", (long long)points[i].n, points[i].value);
+    }
+    if (count) {
+        script_begin_element(s);
+        fprintf(s->body, "%s index %d using 1:2 with lines lc rgb '%s' dt 3 lw 1.5 title ''", s->source, s->blocks - 1,
+                series->color);
+        s->is_used[index] = s->has_model = true;
+    }
+    free(points);
+}
+
 /* Extends the line to both edges, so that a ceiling is visible even for a single length. */
 static void add_reference(struct script *s, const struct chart_panel *panel, const struct chart_point *points,
                           int count, const char *style, const char *label)
@@ -191,12 +214,14 @@ static void measure_y(struct script *s, const struct chart_set *set, const struc
     double least = INFINITY, most = 0;
     bool has_zero = false;
     for (int p = 0; p < page->panel_count; p++)
-        for (int i = 0; i < set->series_count + 2; i++) {
+        for (int i = 0; i < 2 * set->series_count + 2; i++) {
             struct chart_point *points;
             int count = 0;
             if (i < set->series_count)
                 count = chart_points(set, &page->panels[p], &set->series[i], page->kind, &points);
-            else if (page->kind == CHART_ERROR)
+            else if (page->kind == CHART_BYTES && i < 2 * set->series_count)
+                count = chart_model(set, &page->panels[p], &set->series[i - set->series_count], &points);
+            else if (page->kind == CHART_ERROR && i < set->series_count + 2)
                 count = chart_bound(set, &page->panels[p], i > set->series_count, &points);
             else
                 break;
@@ -285,6 +310,8 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
         add_overlay(s, set, panel);
     for (int i = set->series_count - 1; i >= 0; i--) /* the first of the key is drawn last, on top */
         add_series(s, set, panel, i, page->kind);
+    for (int i = set->series_count - 1; i >= 0 && page->kind == CHART_BYTES; i--)
+        add_model(s, set, panel, i);
     add_references(s, set, panel, page->kind);
     if (s->elements == 0)
         fprintf(s->body, "plot NaN title ''");

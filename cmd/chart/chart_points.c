@@ -55,6 +55,8 @@ static double value_of(const struct chart_set *set, enum chart_kind kind, const 
     case CHART_QUANTISING:
         worst = worst_tensor(row);
         return worst ? hypot(row->quant_rms_err, worst->rel_rms_err) : NAN;
+    case CHART_BYTES: return row->dram_read_gb + row->dram_write_gb;
+    case CHART_ROOFLINE: return row->flops / row->time_ms * 1e-9;
     case CHART_KIND_COUNT: break;
     }
     return NAN;
@@ -97,6 +99,17 @@ static int sort_and_mark_gaps(struct chart_point *points, int count)
     return kept;
 }
 
+/* Places a point over the FLOPs of its visible pairs per byte: of those that were counted, else of the model; takes its
+ * value away where there are neither. */
+static void set_intensity(struct chart_point *point, const struct record_row *row)
+{
+    const double counted_gb = row->dram_read_gb + row->dram_write_gb;
+    point->is_modelled = !(counted_gb > 0);
+    point->intensity = row->flops * 1e-9 / (point->is_modelled ? row->model_dram_gb : counted_gb);
+    if (!(point->intensity > 0) || !isfinite(point->intensity))
+        point->value = NAN;
+}
+
 int chart_points(const struct chart_set *set, const struct chart_panel *panel, const struct chart_series *series,
                  enum chart_kind kind, struct chart_point **points)
 {
@@ -121,6 +134,22 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
             point->hi = time_of(set, row->time_ms_ci_hi);
         }
         point->is_failed = row->check == CHECKED_FAIL;
+        if (kind == CHART_ROOFLINE)
+            set_intensity(point, row);
+    }
+    return sort_and_mark_gaps(*points, count);
+}
+
+int chart_model(const struct chart_set *set, const struct chart_panel *panel, const struct chart_series *series,
+                struct chart_point **points)
+{
+    const struct record_file *file = &set->files[series->file];
+    int count = 0;
+    *points = NULL;
+    for (int i = 0; i < file->count; i++) {
+        const struct record_row *row = &file->rows[i];
+        if (chart_panel_has(panel, row) && chart_series_has(set, series, row) && chart_row_ran(row))
+            point_at(points, &count, chart_axis_value(set->axis, row))->value = row->model_dram_gb;
     }
     return sort_and_mark_gaps(*points, count);
 }

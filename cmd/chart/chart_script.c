@@ -37,6 +37,15 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
                           "Of O against the reference on the inputs before quantising: quantising and kernel, added as "
                           "independent errors.",
                           true, false},
+    [CHART_BYTES] =
+        {"Bytes to and from device memory", "1e9 bytes",
+         "Points: counted by the hardware in one launch from a cold L2. Dotted: the model of docs/counters.md.", true,
+         false},
+    [CHART_ROOFLINE] =
+        {"Roofline", "TFLOPS",
+         "FLOPs of the visible pairs over bytes of device memory: counted, where the point is full; of the "
+         "model, where it is hollow.",
+         true, false},
 };
 
 /* Of decode. */
@@ -63,6 +72,8 @@ static const char ceiling_style[] = "lc rgb '%s' dt %d lw 1.5";             /* a
 static const char overlay_style[] = "lc rgb '#555555' pt %d ps 0.9 lw 1.5"; /* plus, cross, star: not used by series */
 const char script_bound_style[] = "lc rgb '#D55E00' dt 2 lw 1.5";
 const char script_naive_bound_style[] = "lc rgb '#D55E00' dt 3 lw 1.5";
+const char script_model_style[] = "lc rgb '#555555' dt 3 lw 1.5";
+const char script_roof_style[] = "lc rgb '#000000' dt 2 lw 1.5";
 
 void script_put_quoted(FILE *out, const char *text)
 {
@@ -326,6 +337,8 @@ void frame_put_key(struct script *s, const struct chart_set *set, const struct c
     } references[] = {
         {s->has_bound, "lines", script_bound_style, "bound"},
         {s->has_naive_bound, "lines", script_naive_bound_style, "bound of naive"},
+        {s->has_model, "lines", script_model_style, "model"},
+        {s->has_roof, "lines", script_roof_style, "ceilings: copying, GEMM"},
         {s->has_failed, "points", "lc rgb '#FF0000' pt 6 ps 1.3 lw 2", "failed its check"},
     };
     s->elements = 0;

@@ -35,6 +35,7 @@ struct script {
     bool *has_ceiling_of; /* files whose GEMM or reading is drawn */
     bool *has_overlay_of; /* published implementations that are drawn */
     bool has_ceiling, has_bound, has_naive_bound, has_failed;
+    bool has_model, has_roof; /* the model of bytes; the ceilings of a roofline */
 };
 
 /* A script without anything; its texts are read after script_finish and freed by script_close. */
@@ -59,7 +60,8 @@ void script_put_quoted(FILE *, const char *text);
 const char *script_ceiling_style(const struct chart_set *, int file, char *text, size_t size);
 const char *script_overlay_style(int name, char *text, size_t size);
 void script_series_style(const struct script *, const struct chart_series *, FILE *);
-extern const char script_unity_style[], script_bound_style[], script_naive_bound_style[];
+extern const char script_unity_style[], script_bound_style[], script_naive_bound_style[], script_model_style[],
+    script_roof_style[];
 
 /* "plot ", or what separates the next element from the one before. */
 void script_begin_element(struct script *);

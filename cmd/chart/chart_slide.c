@@ -54,7 +54,7 @@ static int compare_lengths(const void *left, const void *right)
 /* Memory and errors span decades; bars of all else begin at 0. */
 static bool has_log_y(enum chart_kind kind)
 {
-    return kind == CHART_MEMORY || kind == CHART_ERROR || kind == CHART_QUANTISING;
+    return kind == CHART_MEMORY || kind == CHART_ERROR || kind == CHART_QUANTISING || kind == CHART_BYTES;
 }
 
 static bool is_shown(enum chart_kind kind, const struct chart_point *point)

@@ -16,7 +16,7 @@
 
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE, PLOT_MARKDOWN };
 enum plot_layout { LAYOUT_PAGE, LAYOUT_SLIDE };
-enum { PLOT_KINDS = 9 };                    /* of charts: enum chart_kind */
+enum { PLOT_KINDS = 11 };                   /* of charts: enum chart_kind */
 enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */
 enum preset {
     PRESET_NONE,

@@ -11,8 +11,8 @@ static const char *const plot_names[] = {
 static const char *const plot_command_names[] = {
     [PLOT_SVG] = "svg", [PLOT_PNG] = "png", [PLOT_TERM] = "term", [PLOT_NONE] = "none", [PLOT_MARKDOWN] = "md", NULL};
 static const char *const layout_names[] = {[LAYOUT_PAGE] = "page", [LAYOUT_SLIDE] = "slide", NULL};
-static const char *const plot_kind_names[] = {"tflops", "sustained", "speedup", "memory",     "error",
-                                              "gemm",   "ms",        "joules",  "quantising", NULL};
+static const char *const plot_kind_names[] = {"tflops", "sustained", "speedup",    "memory", "error",    "gemm",
+                                              "ms",     "joules",    "quantising", "bytes",  "roofline", NULL};
 static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
@@ -510,8 +510,10 @@ const struct option_def option_table[] = {
      .detail =
          "Kinds of charts: tflops (of decode GB/s), sustained (TFLOPS under load), speedup (over naive), memory "
          "(of the workspace), error (against the reference), gemm (per cent of the GEMM, of decode of reading), "
-         "ms (time of a pass), joules (energy of a pass), quantising (error of 8 bits beside the inputs before). The "
-         "first five are the default; one for which the records have no figure is left out."},
+         "ms (time of a pass), joules (energy of a pass), quantising (error of 8 bits beside the inputs before), bytes "
+         "(to device memory, counted and modelled), roofline (speed over FLOPs per byte). The first five are the "
+         "default, with rows of --counters the last two as well; one for which the records have no figure is left "
+         "out."},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
      .unit = "svg|none", .help = "charts of the page", .group = GROUP_OUTPUT, .commands = FOR_REPORT,
      .detail = "Charts of the page: svg or none."},

@@ -247,9 +247,8 @@ static const struct value_case {
     {"plot --plot md a.jsonl", FIELD(plot), &markdown, "plot --plot md --plot-kind ms a.jsonl",
      "--plot-kind: is for charts in files; must be left out, or --plot svg|png"},
     {"plot --plot-kind gemm,ms a.jsonl", FIELD(plot_kinds), &gemm_and_ms, "plot --plot-kind watts a.jsonl",
-     "--plot-kind watts: must be tflops, sustained, speedup, memory, error, gemm, ms, joules or quantising, several "
-     "with "
-     "commas"},
+     "--plot-kind watts: must be tflops, sustained, speedup, memory, error, gemm, ms, joules, quantising, bytes or "
+     "roofline, several with commas"},
     {"--overwrite", FIELD(overwrite), &yes, "--overwrite=1", "--overwrite 1: takes no value"},
     {"--verbose", FIELD(verbose), &yes, "--verbose=2", "--verbose 2: takes no value"},
     {"--quiet", FIELD(quiet), &yes, "--quiet=", "--quiet '': takes no value"},
