@@ -328,15 +328,18 @@ const struct option_def option_table[] = {
                "the load that a host sees."},
     {"--max-board-spread", NULL, KIND_PERCENT, AT(max_board_spread_pct), .min = 0.01, .max = 100, .unit = "P%",
      .help = "a board slower than the others by more", .is_rare = true, .group = GROUP_GATES, .commands = FOR_SWEEP,
-     .detail = "With several devices: where a board is slower than the median of the others by more than this, all are "
-               "measured again; one that is so again is named, and the exit code is 3."},
+     .detail = "With several devices: where a board is slower than the median of the others by more than this, or a "
+               "quarter of its cases by three times as much, all are measured again; one that is so again is named, "
+               "and the exit code is 3."},
     {"--board-baseline", NULL, KIND_TEXTS, AT(board_baselines), .unit = "PATH",
      .help = "earlier records of the boards, or of their fleet", .is_rare = true, .group = GROUP_GATES,
      .commands = FOR_SWEEP,
-     .detail = "With several devices, or all: a record, or a folder of records named *.jsonl. Each board is compared "
-               "with its own earlier runs, where there is none with the boards of its model; one that is slower by "
-               "more than its repeatability and the spread between boards explain, twice, is named (exit 3). The "
-               "smallest loss that is found is printed. With --max-board-spread the limit is not lower than that."},
+     .detail =
+         "With several devices, or all: a record, or a folder of records named *.jsonl. Each board is compared "
+         "with its own earlier runs, where there is none with the boards of its model; one that is slower by "
+         "more than its repeatability and the spread between boards explain, or a quarter of its cases, twice, is "
+         "named (exit 3). The smallest loss that is found is printed. With --max-board-spread the limit is not lower "
+         "than that."},
 
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = problem_scope_names, .fallback = "full",
      .help = "compare each row with the reference", .group = GROUP_CHECK, .commands = FOR_SWEEP | FOR_GATE | FOR_TUNE,

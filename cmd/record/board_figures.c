@@ -95,6 +95,15 @@ bool board_is_slow(double distance_pct, double deviation, int count)
     return deviation < -board_deviation_limit(count) && distance_pct < -board_least_loss_pct;
 }
 
+double board_cases_limit(const double *cases_pct, int count)
+{
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values);
+    const int known = known_of(cases_pct, count, values);
+    const double deviation = stats_median(values, known);
+    free(values);
+    return known >= BOARDS_FEWEST ? fmax(5, 1.5 * board_deviation_limit(known) * deviation) : NAN;
+}
+
 /* ---- telemetry ---- */
 
 static int64_t count_at(const json_t *header, const char *path)
@@ -244,7 +253,33 @@ static int join(struct entry *entries, int all, double **spreads, int *spread_co
     return kept;
 }
 
-void board_figures_of(const struct board_cases *boards, int count, struct board_figures *figures)
+static int by_value(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* From the distances of its shared cases, which are sorted. */
+static void find_distances(double *distances_pct, struct board_figures *f)
+{
+    const int quarter = f->shared <= 8 ? 2 : (f->shared + 3) / 4;
+    f->distance_pct = stats_median(distances_pct, f->shared);
+    qsort(distances_pct, (size_t)f->shared, sizeof *distances_pct, by_value);
+    f->quarter_pct = f->shared >= quarter ? distances_pct[quarter - 1] : NAN;
+    for (int i = 0; i < f->shared; i++)
+        distances_pct[i] = fabs(distances_pct[i]);
+    f->cases_pct = 1.4826 * stats_median(distances_pct, f->shared);
+}
+
+/* A case of one board, and its distance. */
+struct distance {
+    const struct board_case *of;
+    double pct;
+};
+
+/* of_board: those of the shared cases of boards[at_board], as many as its `shared`; NULL = not asked for. */
+static void compare(const struct board_cases *boards, int count, struct board_figures *figures, int at_board,
+                    struct distance *of_board)
 {
     int all = 0, at = 0, most = 1;
     for (int b = 0; b < count; b++) {
@@ -272,15 +307,64 @@ void board_figures_of(const struct board_cases *boards, int count, struct board_
         for (int i = from; i < to && to - from > 1; i++) {
             const double others_ms = others_median_ms(&entries[from], to - from, i - from);
             const int b = entries[i].board;
-            lists[b][figures[b].shared++] = 100 * (others_ms / entries[i].time_ms - 1);
+            const double pct = 100 * (others_ms / entries[i].time_ms - 1);
+            if (of_board && b == at_board)
+                of_board[figures[b].shared] = (struct distance){entries[i].of, pct};
+            lists[b][figures[b].shared++] = pct;
         }
     }
     for (int b = 0; b < count; b++) {
-        figures[b].distance_pct = stats_median(lists[b], figures[b].shared);
+        find_distances(lists[b], &figures[b]);
         free(lists[b]);
     }
     free(spread_counts);
     free(lists);
     free(values);
     free(entries);
+}
+
+void board_figures_of(const struct board_cases *boards, int count, struct board_figures *figures)
+{
+    compare(boards, count, figures, 0, NULL);
+}
+
+/* In columns there are several. */
+static char *one_space(char *words)
+{
+    char *to = words;
+    for (const char *from = words; *from; from++)
+        if (*from != ' ' || (to > words && to[-1] != ' '))
+            *to++ = *from;
+    *to = 0;
+    return words;
+}
+
+void board_say_slow_cases(const struct board_cases *boards, int count, int at, double limit_pct, const char *others,
+                          struct text *line)
+{
+    struct board_figures *figures = xcalloc((unsigned long)count, sizeof *figures);
+    struct distance *distances = xcalloc((unsigned long)boards[at].count + 1, sizeof *distances);
+    struct text names = {0};
+    double least_pct = INFINITY, most_pct = 0;
+    int slow = 0;
+    compare(boards, count, figures, at, distances);
+    for (int i = 0; i < figures[at].shared; i++) {
+        const double loss_pct = -distances[i].pct;
+        char label[PROBLEM_LABEL_SIZE];
+        if (!(loss_pct > limit_pct))
+            continue;
+        least_pct = fmin(least_pct, loss_pct);
+        most_pct = fmax(most_pct, loss_pct);
+        if (++slow > 3)
+            continue;
+        problem_key_label(&distances[i].of->key, label, sizeof label);
+        text_join(&names, ", ", "%s", one_space(label));
+    }
+    text_add(line, "%d of %d cases %.1f to %.1f %% slower than %s: %s", slow, figures[at].shared, least_pct, most_pct,
+             others, text_string(&names));
+    if (slow > 3)
+        text_add(line, " and %d more", slow - 3);
+    text_free(&names);
+    free(distances);
+    free(figures);
 }

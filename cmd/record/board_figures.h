@@ -34,6 +34,10 @@ struct board_figures {
     int distinct;        /* cases, each once */
     int timed, shared;   /* rows with a time; cases that another board has too */
     double distance_pct; /* of its speed from the median of the other boards, the median over the cases: -4 = slower */
+    /* Of the same distances of its single cases: 1.4826 x the median of their absolute values; and a quarter of them,
+     * two at least, are so slow or slower: -48 = by 48 %. Something beside it, or a part that is broken, may slow some
+     * cases alone, which the median does not show. */
+    double cases_pct, quarter_pct;
     double within_pct;   /* of a case that is there several times: (longest - shortest) / median; median over these */
     double tflops;       /* median over the rows */
     double noise_pct;    /* likewise, of the column noise_pct */
@@ -46,6 +50,11 @@ struct board_figures {
 
 /* figures: `count` of them. The work grows with the number of cases n as n log n. */
 void board_figures_of(const struct board_cases *boards, int count, struct board_figures *figures);
+
+/* "3 of 8 cases 48.0 to 58.2 % slower than <others>: bwd causal d64 n=16k bf16, ...": those of boards[at] that are
+ * slower than the median of the other boards by more than limit_pct. */
+void board_say_slow_cases(const struct board_cases *boards, int count, int at, double limit_pct, const char *others,
+                          struct text *);
 
 /* How far each of the boards of one model is from their median, in robust standard deviations (1.4826 x the median of
  * the absolute deviations); NaN for a distance that is NaN, and for all where fewer than BOARDS_FEWEST have one or they
@@ -62,6 +71,11 @@ double board_spread_pct(const double *distances_pct, int count);
 extern const double board_least_loss_pct;
 double board_deviation_limit(int count);
 bool board_is_slow(double distance_pct, double deviation, int count); /* false where one is NaN */
+
+/* A board is also named where its quarter_pct is below minus this: 1.5 x board_deviation_limit(n) standard deviations
+ * of single cases, the median of cases_pct over the n boards that have it, and 5 % at least. NaN where n is below
+ * BOARDS_FEWEST. Wider than the limit of the median, because a quarter of healthy cases is slower than that. */
+double board_cases_limit(const double *cases_pct, int count);
 
 /* What a header says of the state of its board; -1 = not known. */
 struct board_health {

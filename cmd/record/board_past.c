@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/stats.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 #include "cmd/record/record_folder.h"
@@ -17,6 +18,9 @@ const double board_assumed_pct = 0.6;
  * of 100,000 runs (both differences have the earlier run in common). Where the loss is 1.95 of them more, it is slower
  * twice in 95 of 100. With several earlier runs there is a little in hand. */
 static const double LIMIT_DEVIATIONS = 3.5, FOUND_DEVIATIONS = 1.95;
+
+/* Of a quarter of the cases, of which the least repeatable ones have twice the deviation of all, and longer tails. */
+static const double CASES_LIMIT_DEVIATIONS = 8;
 
 /* ---- reading ---- */
 
@@ -180,6 +184,7 @@ void board_past_limit(struct board_past *p, double runs_per_board, double least_
         const double deviation_pct = sqrt(run * (1 + 1.0 / p->runs));
         p->limit_pct = fmax(least_pct, LIMIT_DEVIATIONS * p->margin * deviation_pct);
         p->least_loss_pct = p->limit_pct + FOUND_DEVIATIONS * deviation_pct;
+        p->cases_limit_pct = fmax(p->limit_pct, CASES_LIMIT_DEVIATIONS * p->cases_pct * sqrt(1 + 1.0 / p->runs));
     } else {
         /* The spread between boards has the part of their own runs in it. */
         const double deviation_pct = sqrt(p->spread_pct * p->spread_pct + run * (1 - 1 / runs_per_board));
@@ -227,9 +232,12 @@ static void find_fitting(const struct board_records *r, const json_t *header, st
 
 static struct board_cases cases_of(const struct run *run) { return (struct board_cases){"", run->cases, run->count}; }
 
-/* The runs of each board that has several. */
-static double repeatability_of(const struct fitting *fit, double *margin)
+/* The runs of each board that has several. cases_pct: of a single case, the median over these runs, and what a run is
+ * taken to repeat at least. */
+static double repeatability_of(const struct fitting *fit, double *margin, double *cases_pct)
 {
+    int several = 0;
+    double *of_cases = xcalloc((unsigned long)fit->count + 1, sizeof *of_cases);
     double *distances = xcalloc((unsigned long)fit->count + 1, sizeof *distances);
     int *counts = xcalloc((unsigned long)fit->count + 1, sizeof *counts), boards = 0;
     struct board_cases *cases = xcalloc((unsigned long)fit->count + 1, sizeof *cases);
@@ -241,7 +249,13 @@ static double repeatability_of(const struct fitting *fit, double *margin)
         board_figures_of(cases, to - from, figures);
         for (int i = from; i < to; i++)
             distances[i] = figures[i - from].distance_pct;
+        /* As in board_repeatability, the distance from the others is too large. */
+        for (int i = 0; i < to - from; i++)
+            if (isfinite(figures[i].cases_pct))
+                of_cases[several++] = figures[i].cases_pct * sqrt((double)(to - from - 1) / (to - from));
     }
+    *cases_pct = fmax(board_assumed_pct, stats_median(of_cases, several)); /* fmax: not the NaN of none */
+    free(of_cases);
     const double repeatability_pct = board_repeatability(distances, counts, boards, margin);
     free(figures);
     free(cases);
@@ -284,6 +298,20 @@ static void say_what_differs(const struct board_figures *figures, int count, con
     free(all);
 }
 
+/* boards[0] is the present run; the limits are known. */
+static void find_slow_cases(const struct board_cases *boards, int count, const struct board_figures *now,
+                            struct board_past *p)
+{
+    struct text slow = {0};
+    p->quarter_pct = now->quarter_pct;
+    if (!(p->quarter_pct < -p->cases_limit_pct))
+        return;
+    board_say_slow_cases(boards, count, 0, p->cases_limit_pct,
+                         p->of == PAST_BOARD ? "its earlier runs" : "the boards of its model", &slow);
+    snprintf(p->slow_cases, sizeof p->slow_cases, "%s", text_string(&slow));
+    text_free(&slow);
+}
+
 static bool compare_own(const struct fitting *fit, const json_t *header, const struct board_cases *now,
                         double least_pct, struct board_past *p)
 {
@@ -294,14 +322,18 @@ static bool compare_own(const struct fitting *fit, const json_t *header, const s
     for (to = from; to < fit->count && is_board(fit->runs[to], header);)
         to++;
     const struct board_cases then = joined(fit, from, to);
-    board_figures_of((const struct board_cases[]){{"", now->cases, now->count}, then}, 2, figures);
-    free((void *)then.cases);
-    if (!isfinite(figures[0].distance_pct))
+    const struct board_cases both[] = {{"", now->cases, now->count}, then};
+    board_figures_of(both, 2, figures);
+    if (!isfinite(figures[0].distance_pct)) {
+        free((void *)then.cases);
         return false;
+    }
     p->of = PAST_BOARD;
     p->runs = to - from;
     p->distance_pct = figures[0].distance_pct;
     board_past_limit(p, 1, least_pct);
+    find_slow_cases(both, 2, &figures[0], p);
+    free((void *)then.cases);
     say_what_differs(figures, 1, header, fit->runs[to - 1]->header, p);
     return true;
 }
@@ -323,7 +355,6 @@ static void compare_fleet(const struct fitting *fit, const json_t *header, const
     for (int i = 1; i <= count; i++) {
         distances[i - 1] = figures[i].distance_pct;
         known += isfinite(figures[i].distance_pct) != 0;
-        free((void *)boards[i].cases);
     }
     if (known >= PAST_FEWEST && isfinite(figures[0].distance_pct)) {
         p->of = PAST_FLEET;
@@ -331,6 +362,10 @@ static void compare_fleet(const struct fitting *fit, const json_t *header, const
         p->distance_pct = figures[0].distance_pct;
         p->spread_pct = board_spread_pct(distances, count);
         board_past_limit(p, (double)fit->count / count, least_pct);
+        for (int i = 1; i <= count; i++)
+            distances[i - 1] = figures[i].cases_pct;
+        p->cases_limit_pct = fmax(p->limit_pct, board_cases_limit(distances, count));
+        find_slow_cases(boards, count + 1, &figures[0], p);
         say_what_differs(figures, count, header, fit->runs[0]->header, p);
     } else if (fit->differs[0]) {
         snprintf(p->why, sizeof p->why, "%s", fit->differs);
@@ -339,6 +374,8 @@ static void compare_fleet(const struct fitting *fit, const json_t *header, const
                  "no record of this board has its cases, and of its model there are %d boards (it needs %d)", known,
                  PAST_FEWEST);
     }
+    for (int i = 1; i <= count; i++)
+        free((void *)boards[i].cases);
     free(distances);
     free(figures);
     free(boards);
@@ -349,8 +386,9 @@ void board_past_of(const struct board_records *r, const json_t *header, const st
 {
     struct fitting fit;
     *p = (struct board_past){.distance_pct = NAN, .limit_pct = NAN, .least_loss_pct = NAN};
+    p->quarter_pct = p->cases_limit_pct = NAN;
     find_fitting(r, header, &fit);
-    p->repeatability_pct = repeatability_of(&fit, &p->margin);
+    p->repeatability_pct = repeatability_of(&fit, &p->margin, &p->cases_pct);
     if (!compare_own(&fit, header, now, least_pct, p))
         compare_fleet(&fit, header, now, least_pct, p);
     free(fit.runs);

@@ -30,6 +30,10 @@ struct board_past {
     double spread_pct;        /* PAST_FLEET: robust standard deviation between its boards; else 0 */
     double limit_pct;         /* named where it is slower by more, twice */
     double least_loss_pct;    /* a loss of so much is found in more than 95 % */
+    double quarter_pct;       /* a quarter of its cases, two at least, are so slow or slower: board_figures.h */
+    double cases_pct;         /* robust standard deviation of single cases from run to run of one board */
+    double cases_limit_pct;   /* named as well where its quarter_pct is below minus this, twice */
+    char slow_cases[400];     /* those slower by more, in words; "" where they are too few */
     char why[200];            /* PAST_NONE: why; else what differs from then: no proof of a cause */
 };
 
@@ -43,7 +47,8 @@ void board_past_of(const struct board_records *, const json_t *header, const str
 extern const double board_assumed_pct;
 enum { BOARD_ASSUMED_RUNS = 2 };
 
-/* The limit and the least loss, from repeatability, spread and the runs of PAST_BOARD or the boards of PAST_FLEET.
+/* The limits and the least loss, from repeatability, spread, cases_pct and the runs of PAST_BOARD or the boards of
+ * PAST_FLEET; cases_limit_pct of PAST_BOARD alone.
  * runs_per_board: of PAST_FLEET. */
 void board_past_limit(struct board_past *, double runs_per_board, double least_pct);
 

@@ -39,10 +39,18 @@ static void find_deviations(struct fleet_board **sorted, int from, int to)
     for (int i = 0; i < count; i++)
         distances[i] = sorted[from + i]->figures.distance_pct;
     const int known = board_deviations(distances, count, deviations);
+    double *cases_pct = xcalloc((unsigned long)count + 1, sizeof *cases_pct);
+    for (int i = 0; i < count; i++)
+        cases_pct[i] = sorted[from + i]->figures.cases_pct;
+    const double cases_limit_pct = board_cases_limit(cases_pct, count);
+    free(cases_pct);
     for (int i = 0; i < count; i++) {
         struct fleet_board *b = sorted[from + i];
         b->deviation = deviations[i];
+        b->cases_limit_pct = cases_limit_pct;
         b->is_slow = board_is_slow(distances[i], deviations[i], known);
+        b->some_slow = !b->is_slow && b->figures.quarter_pct < -cases_limit_pct;
+        b->is_slow |= b->some_slow;
     }
     free(distances);
     free(deviations);
@@ -106,8 +114,13 @@ static void put_outliers(struct page *page, const struct fleet *f)
         judged += isfinite(b->deviation);
         if (!b->is_slow)
             continue;
-        text_add(&line, "%s %s: %.2f %% slower than the median of the others, %.1f robust standard deviations; ",
-                 b->host, b->pci, -b->figures.distance_pct, -b->deviation);
+        text_add(&line, "%s %s: ", b->host, b->pci);
+        if (b->some_slow)
+            text_add(&line, "a quarter of its cases is at least %.2f %% slower than the others' (limit %.2f %%); ",
+                     -b->figures.quarter_pct, b->cases_limit_pct);
+        else
+            text_add(&line, "%.2f %% slower than the median of the others, %.1f robust standard deviations; ",
+                     -b->figures.distance_pct, -b->deviation);
         explain(f, b, &line);
         page_item(page, "%s", text_string(&line));
         text_free(&line);
@@ -117,10 +130,12 @@ static void put_outliers(struct page *page, const struct fleet *f)
         page_text(page, "No board is judged: a model needs %d boards with cases in common.", BOARDS_FEWEST);
     else if (named == 0)
         page_text(page, "None of %d boards.", judged);
-    page_text(page,
-              "A board is named where it is slower than the others by more than %g %% and by more than 5 + 64 / n "
-              "robust standard deviations of the n boards of its model (n at least %d).",
-              board_least_loss_pct, BOARDS_FEWEST);
+    page_text(
+        page,
+        "A board is named where it is slower than the others by more than %g %% and by more than 5 + 64 / n "
+        "robust standard deviations of the n boards of its model (n at least %d); or a quarter of its cases, two at "
+        "least, by more than 1.5 times as many deviations of single cases, and 5 %%.",
+        board_least_loss_pct, BOARDS_FEWEST);
 }
 
 static void put_missing(struct page *page, const struct fleet *f)

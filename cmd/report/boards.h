@@ -15,8 +15,10 @@ struct fleet_board {
     struct board_health health; /* as its last header says */
     struct board_figures figures;
     double deviation; /* robust standard deviations from the median of its model; NaN = not known */
-    bool is_slow;     /* below the limit */
-    int cases_asked;  /* most cases of a board of its model and options: fewer are incomplete */
+    bool is_slow;     /* below the limit, or some_slow */
+    bool some_slow;   /* a quarter of its cases is, though all together are not */
+    double cases_limit_pct;
+    int cases_asked; /* most cases of a board of its model and options: fewer are incomplete */
 };
 
 struct fleet {

@@ -32,7 +32,8 @@ struct board_run {
     struct board_past past[BOARD_ROUNDS]; /* with --board-baseline */
     unsigned slow, named; /* slower than these in the first round; and when measured again: bits of enum slower_than */
 };
-enum slower_than { SLOWER_THAN_OTHERS = 1, SLOWER_THAN_BEFORE = 2 };
+/* CASES_: a quarter of its cases alone. */
+enum slower_than { SLOWER_THAN_OTHERS = 1, SLOWER_THAN_BEFORE = 2, CASES_THAN_OTHERS = 4, CASES_THAN_BEFORE = 8 };
 
 struct boards {
     const struct options *options;
@@ -49,8 +50,8 @@ struct boards {
 /* The figures of a round; `count` of them, the caller frees them. */
 struct board_figures *boards_figures(const struct boards *, int round);
 
-/* Marks boards that are slower in the round than the others by more than --max-board-spread, or than before. True where
- * there is one. */
+/* Marks boards that are slower in the round than the others by more than --max-board-spread, or than before, or have
+ * several cases that are. True where there is one. */
 bool boards_find_slow(struct boards *, int round);
 
 /* True where a board with rows has nothing in --board-baseline to be compared with. */

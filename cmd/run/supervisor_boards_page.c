@@ -24,6 +24,10 @@ static struct board_cases cases_of(const struct board_run *board, int round)
 
 static void free_cases(struct board_cases *c) { free((void *)c->cases); }
 
+/* Of --max-board-spread, where a quarter of the cases is slower than the others' by more: single cases differ by more
+ * than their median does. */
+static double cases_limit_pct(const struct boards *b) { return 3 * b->options->max_board_spread_pct; }
+
 struct board_figures *boards_figures(const struct boards *b, int round)
 {
     struct board_figures *figures = xcalloc((unsigned long)b->count, sizeof *figures);
@@ -37,17 +41,31 @@ struct board_figures *boards_figures(const struct boards *b, int round)
     return figures;
 }
 
-/* Against the records of --board-baseline. */
-static bool is_behind(const struct boards *b, struct board_run *board, int round)
+/* Against the records of --board-baseline: bits of enum slower_than. */
+static unsigned is_behind(const struct boards *b, struct board_run *board, int round)
 {
     const double spread_pct = b->options->max_board_spread_pct;
     struct board_past *past = &board->past[round];
     if (!b->records || !board->header)
-        return false;
+        return 0;
     struct board_cases now = cases_of(board, round);
     board_past_of(b->records, board->header, &now, isnan(spread_pct) ? board_least_loss_pct : spread_pct, past);
     free_cases(&now);
-    return past->of != PAST_NONE && past->distance_pct < -past->limit_pct;
+    if (past->of == PAST_NONE)
+        return 0;
+    return (past->distance_pct < -past->limit_pct ? SLOWER_THAN_BEFORE : 0) |
+           (past->quarter_pct < -past->cases_limit_pct ? CASES_THAN_BEFORE : 0);
+}
+
+static void say_slow(const struct board_run *board, const struct board_figures *f, unsigned slow)
+{
+    const bool than_others = (slow & (SLOWER_THAN_OTHERS | CASES_THAN_OTHERS)) != 0;
+    const bool of_all = (slow & (SLOWER_THAN_OTHERS | SLOWER_THAN_BEFORE)) != 0;
+    const double all_pct = slow & SLOWER_THAN_OTHERS ? f->distance_pct : board->past[0].distance_pct;
+    const double quarter_pct = than_others ? f->quarter_pct : board->past[0].quarter_pct;
+    log_note("%s %s: %s%.1f %% slower than %s: all are measured again", board->name, board->device.pci_bus_id,
+             of_all ? "" : "a quarter of its cases is at least ", of_all ? -all_pct : -quarter_pct,
+             (of_all ? (slow & SLOWER_THAN_OTHERS) != 0 : than_others) ? "the median of the others" : "the records");
 }
 
 bool boards_find_slow(struct boards *b, int round)
@@ -59,12 +77,11 @@ bool boards_find_slow(struct boards *b, int round)
         unsigned slow = 0;
         if (figures[i].distance_pct < -b->options->max_board_spread_pct) /* false for NaN */
             slow |= SLOWER_THAN_OTHERS;
-        if (is_behind(b, board, round))
-            slow |= SLOWER_THAN_BEFORE;
+        if (figures[i].quarter_pct < -cases_limit_pct(b))
+            slow |= CASES_THAN_OTHERS;
+        slow |= is_behind(b, board, round);
         if (slow && round == 0)
-            log_note("%s %s: %.1f %% slower than %s: all are measured again", board->name, board->device.pci_bus_id,
-                     slow & SLOWER_THAN_OTHERS ? -figures[i].distance_pct : -board->past[0].distance_pct,
-                     slow & SLOWER_THAN_OTHERS ? "the median of the others" : "the records");
+            say_slow(board, &figures[i], slow);
         if (round == 0)
             board->slow = slow;
         else
@@ -103,6 +120,8 @@ static json_t *board_object(const struct board_run *board, const struct board_fi
                                            f->shared, "slow", (int)(board->named != 0), "exit", board->exit_code));
     record_put_real(object, "distance_pct", f->distance_pct);
     record_put_real(object, "distance_again_pct", again ? again->distance_pct : NAN);
+    record_put_real(object, "quarter_pct", f->quarter_pct);
+    record_put_real(object, "quarter_again_pct", again ? again->quarter_pct : NAN);
     record_put_real(object, "tflops", f->tflops);
     record_put_real(object, "noise_pct", f->noise_pct);
     record_put_real(object, "sm_clock_mhz", f->sm_clock_mhz);
@@ -123,6 +142,9 @@ static json_t *past_object(const struct boards *b, const struct board_past *past
     record_put_real(object, "distance_pct", past[0].distance_pct);
     record_put_real(object, "distance_again_pct", b->round > 0 ? past[1].distance_pct : NAN);
     record_put_real(object, "limit_pct", past[0].limit_pct);
+    record_put_real(object, "quarter_pct", past[0].quarter_pct);
+    record_put_real(object, "quarter_again_pct", b->round > 0 ? past[1].quarter_pct : NAN);
+    record_put_real(object, "cases_limit_pct", past[0].cases_limit_pct);
     record_put_real(object, "least_loss_pct", past[0].least_loss_pct);
     record_put_real(object, "repeatability_pct", past[0].repeatability_pct);
     record_put_real(object, "spread_pct", past[0].of == PAST_FLEET ? past[0].spread_pct : NAN);
@@ -202,6 +224,13 @@ static void print_past(FILE *page, int width, const struct board_run *board)
         text_add(&line, ", spread between boards %.2f %%", past[0].spread_pct);
     text_add(&line, ")");
     wrap_words(page, width, 0, 2, text_string(&line));
+    text_clear(&line);
+    text_add(&line, "  a quarter of its cases: %+.2f %%", past[0].quarter_pct);
+    if (isfinite(past[1].quarter_pct) && past[1].of != PAST_NONE)
+        text_add(&line, " and %+.2f %%", past[1].quarter_pct);
+    text_add(&line, " or slower; slow beyond -%.2f %%, twice", past[0].cases_limit_pct);
+    if (isfinite(past[0].quarter_pct)) /* of one case there is none */
+        wrap_words(page, width, 0, 2, text_string(&line));
     text_free(&line);
 }
 
@@ -274,6 +303,49 @@ static void name_behind(const struct boards *b, int at)
     node_verdict_add(&(struct node_finding){board->device.pci_bus_id, measured, "100 %", limit, again->why});
 }
 
+/* Of a board of which a quarter of the cases is slow. `slow`: them, in words. */
+static void name_cases(const struct board_run *board, const char *slow, double limit_pct, const char *cause)
+{
+    char measured[160], limit[80];
+    log_error("%s %s: %s; in both measurements (limit %.2f %% for a quarter of the cases); %s", board->name,
+              board->device.pci_bus_id, slow, limit_pct, cause);
+    snprintf(measured, sizeof measured, "%.159s", slow);
+    snprintf(limit, sizeof limit, "%.2f %%", 100 - limit_pct);
+    node_verdict_add(&(struct node_finding){board->device.pci_bus_id, measured, "100 %", limit, cause});
+}
+
+static void name_cases_of_others(const struct boards *b, int at, const struct board_figures *again)
+{
+    struct board_cases *cases = xcalloc((unsigned long)b->count, sizeof *cases);
+    struct text slow = {0}, cause = {0};
+    for (int i = 0; i < b->count; i++)
+        cases[i] = cases_of(&b->boards[i], 1);
+    board_say_slow_cases(cases, b->count, at, cases_limit_pct(b), "the median of the others", &slow);
+    explain(b, at, again, &cause);
+    name_cases(&b->boards[at], text_string(&slow), cases_limit_pct(b), text_string(&cause));
+    for (int i = 0; i < b->count; i++)
+        free_cases(&cases[i]);
+    free(cases);
+    text_free(&slow);
+    text_free(&cause);
+}
+
+/* Each board that is slow again: of all cases, or where these are not, of a quarter of them. */
+static void name_board(const struct boards *b, int at, const struct board_figures *first,
+                       const struct board_figures *again)
+{
+    const struct board_run *board = &b->boards[at];
+    const struct board_past *past = &board->past[1];
+    if (board->named & SLOWER_THAN_OTHERS)
+        name_slow(b, at, first, again);
+    else if (board->named & CASES_THAN_OTHERS)
+        name_cases_of_others(b, at, again);
+    if (board->named & SLOWER_THAN_BEFORE)
+        name_behind(b, at);
+    else if (board->named & CASES_THAN_BEFORE)
+        name_cases(board, past->slow_cases, past->cases_limit_pct, past->why);
+}
+
 int boards_report(const struct boards *b)
 {
     int width;
@@ -281,12 +353,8 @@ int boards_report(const struct boards *b)
     struct board_figures *first = boards_figures(b, 0), *again = b->round > 0 ? boards_figures(b, 1) : NULL;
     if (page)
         print_boards(b, page, width, first, again);
-    for (int i = 0; i < b->count; i++) {
-        if (b->boards[i].named & SLOWER_THAN_OTHERS)
-            name_slow(b, i, first, again);
-        if (b->boards[i].named & SLOWER_THAN_BEFORE)
-            name_behind(b, i);
-    }
+    for (int i = 0; i < b->count; i++)
+        name_board(b, i, first, again);
     const int status = note_boards(b, first, again);
     free(first);
     free(again);

@@ -114,11 +114,32 @@ expect_stderr 'cuda:2 0000:30:00.0: cannot be compared .*: no record of .* there
 for host in a b; do
     FABENCH_HOST=$host boards ok,ok,ok,ok,ok,ok,ok,ok --jsonl $host.jsonl
 done
-mkdir fleet && mv a.jsonl b.jsonl fleet
+mkdir fleet eight && mv a.jsonl b.jsonl fleet
 FABENCH_HOST=new boards ok,slow=9 --board-baseline fleet
 expect_code 3
 expect_stdout '^cuda:0 0000:10:00\.0: .* beside 16 boards of its model; '
 expect_stderr 'cuda:1 0000:20:00.0: 8\.[0-9] % slower than the boards of its model, '
+# Two of eight cases are slow, as beside a load that takes turns: the median says nothing, these are named.
+eight=32,64,96,128,160,192,256,288
+for i in 1 2 3; do
+    boards ok,ok --seqlen $eight --jsonl eight/$i.jsonl
+done
+boards ok,slow_long=40 --seqlen $eight --jsonl a.jsonl --board-baseline eight --verdict v.json
+expect_code 3
+expect_stderr 'cuda:1 0000:20:00.0: a quarter of its cases is at least 28\.[0-9] % slower than the records: all are measured'
+expect_stderr 'cuda:1 0000:20:00.0: 2 of 8 cases 28\.[0-9] to 28\.[0-9] % slower than its earlier runs: fwd causal d64 256 '
+expect_stdout '^cuda:1 .* SLOW$'
+expect "the slow one alone" test "$(note slow 1) $(note slow 2)" = "false true"
+expect "its record" grep -qE '"slow":true.*"before":\{.*"quarter_pct":-28\.[0-9]+,.*"cases_limit_pct":5\.54' v.json
+boards ok,slow_long=5 --seqlen $eight --board-baseline eight # within what single cases repeat
+expect_code 0
+boards ok,ok --seqlen $eight --board-baseline eight --max-board-spread 4%
+expect_code 0
+boards ok,slow_long=40 --seqlen $eight --max-board-spread 4%
+expect_code 3
+expect_stderr 'cuda:1 0000:20:00.0: 2 of 8 cases 28\.[0-9] to 28\.[0-9] % slower than the median of the others: fwd '
+boards ok,slow_long=10 --seqlen $eight --max-board-spread 4% # beyond 3 x 4 % alone
+expect_code 0
 # Of another build, no record at all, one board.
 sed -i 's/"commit":"[^"]*"/"commit":"other"/' records/*.jsonl
 boards ok,ok --board-baseline records

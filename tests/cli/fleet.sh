@@ -6,7 +6,8 @@ run_small --seqlen 128,256,512 --impl naive,fused --jsonl one.jsonl
 expect_code 0
 
 # hosts FIRST LAST RECORDS [WORDS]: RECORDS records of each of these hosts in fleet/, each with two boards, whose speeds
-# differ by up to 0.5 %. A host, a board and a percentage in WORDS make this board slower, as "3 1 4".
+# differ by up to 0.5 %. A host, a board and a percentage in WORDS make this board slower, as "3 1 4"; with a length,
+# "3 1 4 512", its cases of this length alone.
 hosts() {
     mkdir -p fleet
     awk -v first="$1" -v last="$2" -v records="$3" -v slow="${4:-}" '
@@ -16,7 +17,7 @@ hosts() {
             pci = "0000:" (b + 1) "0:00.0"
             split(slow, s, " ")
             factor = 1 + ((host * 7 + b * 3 + k * 5) % 11 - 5) / 1000
-            if (s[1] == host && s[2] == b) factor *= 1 + s[3] / 100
+            if (s[1] == host && s[2] == b && (!s[4] || text ~ ("\"q_len\": ?" s[4] ","))) factor *= 1 + s[3] / 100
             sub(/"host":\{"name":"[^"]*"/, "\"host\":{\"name\":\"" name "\"", text)
             sub(/"device":\{/, "\"device\":{\"pci_bus_id\":\"" pci "\",\"pcie_width\":8,\"pcie_width_max\":16,", text)
             if (text !~ /"type": ?"row"/) return text
@@ -48,6 +49,14 @@ expect "its cases" test "$(csv_cell page/boards.csv 1 cases) $(csv_cell page/boa
 expect "a heat map of 24 cells" test "$(grep -c '<rect x' page/boards.svg)" -eq 24
 expect "well-formed" sh -c "! command -v python3 >/dev/null ||
     python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' page/boards.svg"
+
+# Two of its six cases alone.
+rm -r fleet
+hosts 1 12 1 "7 0 9 512"
+run report --boards fleet --out page
+expect_code 0
+expect_stdout 'node007 0000:10:00\.0: a quarter of its cases is at least [78]\.[0-9]+ % slower than the others'
+expect "it alone" test "$(tail -n +2 page/boards.csv | cut -d, -f1,11 | grep -c ',1$')" = 1
 
 # A healthy fleet; several records of a board have a spread of their own; --out none is Markdown.
 rm -r fleet

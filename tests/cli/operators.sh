@@ -90,6 +90,14 @@ expect "boards in the verdict" test "$(grep -o '"name":"cuda:' verdict.json | wc
 expect "the slow one" grep -qE '"name":"cuda:1"[^}]*"slow":true' verdict.json
 expect "its finding" grep -qE '"pci":"0000:20:00.0","measured":"speed 95' verdict.json
 
+# Slow in some cases alone: two of eight.
+FAKE_BOARDS=ok,slow_long=40,ok
+small --device all --max-board-spread 4% --dtype fp32 --seqlen 32,64,96,128,160,192,256,288
+run "${small[@]}" --exit-style slurm
+expect_code 1
+line="^fabench-drain: host=$host pci=0000:20:00.0 measured=\"2 of 8 cases 28\.[0-9] to 28\.[0-9] % slower than .*fwd "
+expect_stdout "$line.*\" expected=\"100 %\" limit=\"88\.00 %\" cause=\"not in its telemetry"
+
 # The file of the verdict.
 fabench=$real
 refused '--verdict -: must be a file' --verdict -

@@ -84,7 +84,8 @@ static enum attn_status sample_fake(struct backend *be, const struct launcher *l
         return ATTN_ERROR;
     const enum attn_status status = cpu_ops->sample(be, l, cold, time_ms, why);
     const double noise = 0.001 * (double)((samples * 7919 + 13 * ordinal_here) % 7 - 3);
-    const double slow_pct = board.slow_pct + board.slow_once_pct;
+    const bool is_long = l->request && l->request->problem->q_len >= 256;
+    const double slow_pct = board.slow_pct + board.slow_once_pct + (is_long ? board.slow_long_pct : 0);
     samples++;
     *time_ms = 1e-2 * (l->request ? (double)l->request->problem->q_len : 1) *
                (l->impl && strstr(l->impl->name, "naive") ? 3 : 1) * variant_factor(l) * (1 + noise) *

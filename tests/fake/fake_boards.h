@@ -3,6 +3,7 @@
  *
  *   ok            nothing is special
  *   slow=P        its times are P per cent longer, and its clock is lower
+ *   slow_long=P   its times of 256 rows or more are P per cent longer
  *   slow_once=P   the same, in the first run of its process group alone (FAKE_STATE names a folder that remembers)
  *   fails=K       falls off the bus at its Kth launch; FAKE_STATE remembers it, so that it cannot be opened again
  *   mig           a MIG slice
@@ -24,7 +25,7 @@
 enum { FAKE_BOARDS_MAX = 16 };
 
 struct fake_board {
-    double slow_pct, slow_once_pct, clock_mhz, memory_gb_per_s;
+    double slow_pct, slow_long_pct, slow_once_pct, clock_mhz, memory_gb_per_s;
     long fails_at;
     int others, uuid_of; /* uuid_of: the board itself, or another */
     bool is_mig, is_exclusive;
@@ -42,11 +43,11 @@ static inline int fake_boards(struct fake_board boards[FAKE_BOARDS_MAX])
             const size_t length = strcspn(at, ",+");
             char word[40];
             snprintf(word, sizeof word, "%.*s", (int)length, at);
-            const int known = sscanf(word, "slow=%lf", &board->slow_pct) +
-                              sscanf(word, "slow_once=%lf", &board->slow_once_pct) +
-                              sscanf(word, "fails=%ld", &board->fails_at) + sscanf(word, "others=%d", &board->others) +
-                              sscanf(word, "uuid=%d", &board->uuid_of) + sscanf(word, "clock=%lf", &board->clock_mhz) +
-                              sscanf(word, "memory=%lf", &board->memory_gb_per_s);
+            const int known =
+                sscanf(word, "slow=%lf", &board->slow_pct) + sscanf(word, "slow_long=%lf", &board->slow_long_pct) +
+                sscanf(word, "slow_once=%lf", &board->slow_once_pct) + sscanf(word, "fails=%ld", &board->fails_at) +
+                sscanf(word, "others=%d", &board->others) + sscanf(word, "uuid=%d", &board->uuid_of) +
+                sscanf(word, "clock=%lf", &board->clock_mhz) + sscanf(word, "memory=%lf", &board->memory_gb_per_s);
             if (known != 1 && strcmp(word, "ok") && strcmp(word, "mig") && strcmp(word, "exclusive")) {
                 fprintf(stderr, "FAKE_BOARDS: %s?\n", word);
                 exit(99);

@@ -63,6 +63,47 @@ static void slow_board(void **state)
     NEAR(f[1].distance_pct, -20);
 }
 
+/* Twelve boards of eight cases; two cases of the last one take twice the time. */
+static void slow_cases(void **state)
+{
+    enum { MANY = 12, EIGHT = 8 };
+    struct board_case rows[MANY][EIGHT];
+    struct board_cases boards[MANY];
+    struct board_figures f[MANY];
+    double cases_pct[MANY];
+    struct text line = {0};
+    (void)state;
+    for (int b = 0; b < MANY; b++) {
+        for (int n = 0; n < EIGHT; n++)
+            rows[b][n] = case_of(n, 1 + 0.01 * (b % 3), CHECKED_PASS);
+        boards[b] = (struct board_cases){"GPU", rows[b], EIGHT};
+    }
+    rows[MANY - 1][1].time_ms = 2.02;
+    board_figures_of(boards, MANY, f);
+    NEAR(f[MANY - 1].quarter_pct, f[MANY - 1].distance_pct); /* one case is no two */
+    rows[MANY - 1][6].time_ms = 4.04;
+    board_figures_of(boards, MANY, f);
+    NEAR(f[MANY - 1].quarter_pct, -50);
+    NEAR(f[MANY - 1].distance_pct, 100 * (1.01 / 1.02 - 1));
+    NEAR(f[0].quarter_pct, 1);
+    NEAR(f[0].cases_pct, 1.4826);
+    for (int b = 0; b < MANY; b++)
+        cases_pct[b] = f[b].cases_pct;
+    cases_pct[0] = NAN;
+    const double limit_pct = board_cases_limit(cases_pct, MANY);
+    NEAR(limit_pct, 1.5 * (5 + 64.0 / 11) * 1.4826 * 100 * (1 - 1.01 / 1.02));
+    assert_true(isnan(board_cases_limit(cases_pct, BOARDS_FEWEST))); /* one has none */
+    assert_true(f[MANY - 1].quarter_pct < -limit_pct && f[2].quarter_pct > -limit_pct);
+    for (int b = 0; b < MANY; b++)
+        cases_pct[b] = 0;
+    NEAR(board_cases_limit(cases_pct, MANY), 5);
+    board_say_slow_cases(boards, MANY, MANY - 1, limit_pct, "others", &line);
+    assert_ptr_equal(strstr(text_string(&line), "2 of 8 cases 50.0 to 75.0 % slower than others: "),
+                     text_string(&line));
+    assert_null(strstr(text_string(&line), "  "));
+    text_free(&line);
+}
+
 static void what_does_not_count(void **state)
 {
     struct board_case rows[3][CASES];
@@ -153,7 +194,8 @@ static void explanation(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_board), cmocka_unit_test(what_does_not_count),
-                                       cmocka_unit_test(deviations), cmocka_unit_test(explanation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_board), cmocka_unit_test(slow_cases),
+                                       cmocka_unit_test(what_does_not_count), cmocka_unit_test(deviations),
+                                       cmocka_unit_test(explanation)};
     return cmocka_run_group_tests_name("board_figures", tests, NULL, NULL);
 }

@@ -89,6 +89,43 @@ static void own_runs(void **state)
     board_records_free(r);
 }
 
+/* Two of four cases are slow, or one. */
+static void slow_cases(void **state)
+{
+    enum { FOUR = 4 };
+    struct board_records *r = board_records_new();
+    struct board_case cases[FOUR];
+    struct board_past p;
+    json_t *then = header_of(1, "then", "a", 700), *now = header_of(1, "now", "a", 700);
+    (void)state;
+    for (int run = 0; run < 3; run++) {
+        memset(cases, 0, sizeof cases);
+        for (int n = 0; n < FOUR; n++) {
+            cases[n].key.q_len = n;
+            cases[n].time_ms = run == 2 ? 1.03 : 1;
+        }
+        board_records_add(r, then, cases, FOUR);
+    }
+    cases[0].time_ms = cases[1].time_ms = 2;
+    cases[2].time_ms = cases[3].time_ms = 1;
+    board_past_of(r, now, &(struct board_cases){"GPU", cases, FOUR}, 1, &p);
+    NEAR(p.cases_pct, 1.4826 * 1.5 * sqrt(2.0 / 3)); /* the middle of 1.5, 1.5 and 2.9 % */
+    NEAR(p.cases_limit_pct, 8 * p.cases_pct * sqrt(4.0 / 3));
+    NEAR(p.quarter_pct, -50);
+    assert_non_null(strstr(p.slow_cases, "2 of 4 cases 50.0 to 50.0 % slower than its earlier runs: "));
+    cases[1].time_ms = 1;
+    board_past_of(r, now, &(struct board_cases){"GPU", cases, FOUR}, 1, &p);
+    NEAR(p.quarter_pct, 0);
+    assert_string_equal(p.slow_cases, "");
+    cases[1].time_ms = 2;
+    board_past_of(r, now, &(struct board_cases){"GPU", cases, FOUR}, 60, &p); /* --max-board-spread holds here too */
+    NEAR(p.cases_limit_pct, 60);
+    assert_string_equal(p.slow_cases, "");
+    json_decref(then);
+    json_decref(now);
+    board_records_free(r);
+}
+
 static void what_does_not_fit(void **state)
 {
     struct board_records *r = board_records_new();
@@ -144,7 +181,8 @@ static void repeatability(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(own_runs), cmocka_unit_test(what_does_not_fit),
-                                       cmocka_unit_test(fleet), cmocka_unit_test(repeatability)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(own_runs), cmocka_unit_test(slow_cases),
+                                       cmocka_unit_test(what_does_not_fit), cmocka_unit_test(fleet),
+                                       cmocka_unit_test(repeatability)};
     return cmocka_run_group_tests_name("board_past", tests, NULL, NULL);
 }
