@@ -14,9 +14,9 @@
  *             of 100,000 boards are
  *     model   --board-baseline, a board without records beside one run each of `boards` others
  *
- * For each: how many of those asked had a healthy board named, and the smallest loss of one board that is found in more
- * than 95 % (from 500 fleets on), of all its cases and of a quarter of them alone, beside the loss that the program says
- * it finds. Exit code 1 where healthy boards are named more often, and chance. Prints CSV. */
+ * For each: how many of those asked had a healthy board named, and the smallest loss of one board that is found in
+ * more than 95 % (from 500 fleets on), of all its cases and of a quarter of them alone, beside the loss that the
+ * program says it finds. Exit code 1 where healthy boards are named more often, and chance. Prints CSV. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,7 +50,7 @@ static bool read_noise(const char *path)
     return case_count > 0;
 }
 
-/* A run of a board whose times are `board` times those of the others, those of a quarter of its cases `quarter` times. */
+/* A run of a board whose times are `board` times those of the others; of a quarter of its cases `quarter` times. */
 static void run(struct board_case *cases, double board, double quarter, bool together)
 {
     const double common = normal();
