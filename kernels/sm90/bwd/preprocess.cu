@@ -6,7 +6,6 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <type_traits>
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -46,27 +45,18 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
 
 /* What the main kernel behind is: its additions to dQ in any order, or in a fixed one; or it is, with either, that of
  * packed sequences; or it has work tiles of a window or of a block mask, of which blocks take one after the other. */
-enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, WINDOWS, LISTED };
+enum MainKernel { DEFAULT, DETERMINISTIC_MAIN, PACKED, LISTED, WINDOWS };
 
-/* Writes a work tile of the list. Behind the last one none has work. */
-template <int HEAD_DIM, MainKernel MAIN> __device__ __forceinline__ void list_work(const Params &params, int number)
+/* A work tile of the list of windows and packed lengths. */
+template <int HEAD_DIM> __device__ __forceinline__ Ranges::Listed listed_range(const Params &params, int number)
 {
-    constexpr bool HAS_RANGES = MAIN == PACKED || MAIN == WINDOWS;
-    using Listed = typename std::conditional<HAS_RANGES, Ranges::Listed, WorkTile>::type;
-    Listed work = {};
+    Ranges::Listed work = {};
 
-    work.steps = NO_WORK;
-    if (number < params.work_tiles) {
-        if constexpr (HAS_RANGES)
-            work = Ranges::work_tile<HEAD_DIM, listed_q_tile(HEAD_DIM)>(params, number);
-        else if constexpr (MAIN == LISTED)
-            work = Lists::listed_work_tile(params, number);
-        else
-            work = listed_work_tile<listed_q_tile(HEAD_DIM), MAIN == DETERMINISTIC_MAIN>(params, number);
-        if (HAS_RANGES && work.steps == SKIPPED)
-            work.steps = NO_WORK;
-    }
-    static_cast<Listed *>(params.work)[number] = work;
+    if (number < params.work_tiles)
+        work = Ranges::work_tile<HEAD_DIM, listed_q_tile(HEAD_DIM)>(params, number);
+    if (number >= params.work_tiles || work.steps == SKIPPED)
+        work.steps = NO_WORK;
+    return work;
 }
 
 template <typename T, int HEAD_DIM, MainKernel MAIN>
@@ -80,6 +70,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     const int lane_row = threadIdx.x / ROW_LANES, column = threadIdx.x % ROW_LANES * VECTOR;
     const uint16_t *o = head_pointer<uint16_t>(params.o_rows, block) + column;
     const uint16_t *dout = head_pointer<uint16_t>(params.dout_rows, block) + column;
+    const bool has_rows = !IS_PACKED || block.first_row < block.q_len; /* otherwise nobody reads what it would write */
     uint4 o_part[PASSES], dout_part[PASSES];
     float lse[PASSES]; /* of the thread in a row's first columns */
 
@@ -98,8 +89,8 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     }
     if (!IS_PACKED && params.prefetches && threadIdx.x == THREADS - 1)
         prefetch_operands<HEAD_DIM>(params, block);
-    if (DETERMINISTIC || (IS_PACKED && block.first_row < block.q_len) ||
-        (!IS_PACKED && number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks)) {
+    if (has_rows &&
+        (DETERMINISTIC || IS_PACKED || number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks)) {
         float4 *block_sum =
             reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS<HEAD_DIM>);
 #pragma unroll
@@ -112,12 +103,22 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
             params.zeroed[i] = 0;
     }
     for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
-         i += gridDim.x * int64_t(THREADS))
-        list_work<HEAD_DIM, MAIN>(params, static_cast<int>(i));
+         i += gridDim.x * int64_t(THREADS)) {
+        if constexpr (IS_PACKED || MAIN == WINDOWS) {
+            static_cast<Ranges::Listed *>(params.work)[i] = listed_range<HEAD_DIM>(params, static_cast<int>(i));
+        } else {
+            WorkTile work = {.steps = NO_WORK};
+            if (MAIN == LISTED && i < params.work_tiles)
+                work = Lists::listed_work_tile(params, static_cast<int>(i));
+            else if (i < params.work_tiles)
+                work = listed_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
+            static_cast<WorkTile *>(params.work)[i] = work;
+        }
+    }
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *params.taken = 0;
-    if (IS_PACKED && block.first_row >= block.q_len)
-        return; /* a row block without rows, which nobody reads */
+    if (!has_rows)
+        return;
     if ((DETERMINISTIC || (IS_PACKED && params.dq_semaphores != NULL)) && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
