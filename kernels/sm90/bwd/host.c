@@ -86,8 +86,8 @@ static double estimated_time(const struct attn_request *request, const struct at
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
-    if (!tile->is_dense) /* one for each head_dim */
-        return tile->q.step_time;
+    if (!tile->is_dense) /* one for each head_dim, and where there is one its loop */
+        return tile->q.takes_more ? 1 : 2;
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
     const double time = sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;

@@ -4,20 +4,7 @@
 
 namespace sm90_bwd {
 
-#define NAME_END_ONCE ""
-#define NAME_END_LOOP "_loop"
-#define NAME_END_PAIR "_pair"
-#define NAME_END_FEW "_few"
-#define TEXT_END_ONCE ""
-#define TEXT_END_LOOP "; a block takes one tile of keys after the other"
-#define TEXT_END_PAIR "; two blocks share queries and dQ of two tiles of keys"
-#define TEXT_END_FEW "; a block keeps queries and dQ of a head, which has no more, and goes over its tiles of keys"
-#define SHOWN(D, Q, V_FP16, K_FP16, V_BF16, BLOCK)                                                                     \
-    {                                                                                                                  \
-        "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
-            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16  \
-            " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK                      \
-    }
+#define LOOP_TEXT "; a block takes one tile of keys after the other"
 
 /* The kernel of a tile; NULL where there is none: pairs, blocks that keep their queries, block masks, and blocks that
  * take one work tile of ranges after the other are not deterministic. */
@@ -41,45 +28,37 @@ template <typename Tile> constexpr size_t smem_bytes_of()
         return sizeof(Smem<Tile>);
 }
 
-template <template <typename> class Tile, typename Work> constexpr size_t smem_bytes()
+/* The row of a tile with its policies in the table of tiles. */
+template <template <typename> class Tile, typename Work, typename Score>
+constexpr fused_sm90_bwd_tile row_of(const char *name, const char *summary)
 {
-    constexpr size_t BYTES = smem_bytes_of<With<Tile<__half>, Work, Plain>>();
-    static_assert(BYTES == smem_bytes_of<With<Tile<__nv_bfloat16>, Work, Plain>>(), "one size for each tile");
-    return BYTES;
+    using Fp16 = With<Tile<__half>, Work, Score>;
+    using Bf16 = With<Tile<__nv_bfloat16>, Work, Score>;
+    static_assert(smem_bytes_of<Fp16>() == smem_bytes_of<Bf16>(), "one size for each tile");
+    return {.tile = {{name, summary}, Fp16::HEAD_DIM, 1, smem_bytes_of<Fp16>()},
+            .q = {Fp16::Q_TILE, Fp16::STEP_TIME, Fp16::BLOCK_TIME, Fp16::START_TIME, Fp16::IS_LOOP,
+                  Fp16::IS_PAIR ? 2 : 1, Fp16::IS_FEW},
+            .is_dense = Work::IS_DENSE,
+            .has_softcap = Score::HAS_SLOPE,
+            .has_lists = Work::HAS_LISTS,
+            .listed_bytes = sizeof(typename Work::Listed),
+            .kernels = {{kernel_of<Fp16, false>(), kernel_of<Bf16, false>()},
+                        {kernel_of<Fp16, true>(), kernel_of<Bf16, true>()}}};
 }
 
-/* The same of windows and packed lengths, of these with a softcap, or of block masks. */
-#define WORK_KERNELS(TILE, WORK, SCORE, DETERMINISTIC)                                                                 \
-    {                                                                                                                  \
-        kernel_of<With<TILE<__half>, WORK, SCORE>, DETERMINISTIC>(),                                                   \
-            kernel_of<With<TILE<__nv_bfloat16>, WORK, SCORE>, DETERMINISTIC>()                                         \
-    }
-#define WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY, WORK, SCORE, HAS_SOFTCAP, HAS_LISTS, IS_LOOP)                         \
-    {{{NAME, SUMMARY}, TILE<__half>::HEAD_DIM, 1, smem_bytes<TILE, WORK>()},                                           \
-     {TILE<__half>::Q_TILE, STEP_TIME, 200, 0, IS_LOOP, 1, false},                                                     \
-     false,                                                                                                            \
-     HAS_SOFTCAP,                                                                                                      \
-     HAS_LISTS,                                                                                                        \
-     sizeof(WORK::Listed),                                                                                             \
-     {WORK_KERNELS(TILE, WORK, SCORE, false), WORK_KERNELS(TILE, WORK, SCORE, true)}},
-#define RANGES_ROW(NAME, TILE, STEP_TIME, SUMMARY, IS_LOOP)                                                            \
-    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; windows and packed lengths", Ranges, Plain, false, false, IS_LOOP)
-#define SOFTCAP_ROW(NAME, TILE, STEP_TIME, SUMMARY)                                                                    \
-    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; softcap", Ranges, Softcap, true, false, false)
-#define LISTS_ROW(NAME, TILE, STEP_TIME, SUMMARY, IS_LOOP)                                                             \
-    WORK_ROW(NAME, TILE, STEP_TIME, SUMMARY "; block masks, not dense attention", Lists, Plain, false, true, IS_LOOP)
-#define DTYPES(TILE, DETERMINISTIC)                                                                                    \
-    {                                                                                                                  \
-        kernel_of<With<TILE<__half>, Dense, Plain>, DETERMINISTIC>(),                                                  \
-            kernel_of<With<TILE<__nv_bfloat16>, Dense, Plain>, DETERMINISTIC>()                                        \
-    }
-#define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)                \
-    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK), Dense>()},            \
-     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
-     true,                                                                                                             \
-     false,                                                                                                            \
-     false,                                                                                                            \
-     sizeof(Dense::Listed),                                                                                            \
-     {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
+/* The row of a tile of dense attention, from its line in tiles.cuh. */
+#define NAME_END_ONCE ""
+#define NAME_END_LOOP "_loop"
+#define NAME_END_PAIR "_pair"
+#define NAME_END_FEW "_few"
+#define TEXT_END_ONCE ""
+#define TEXT_END_LOOP LOOP_TEXT
+#define TEXT_END_PAIR "; two blocks share queries and dQ of two tiles of keys"
+#define TEXT_END_FEW "; a block keeps queries and dQ of a head, which has no more, and goes over its tiles of keys"
+#define DENSE_ROW(D, Q, V_FP16, K_FP16, V_BF16, BLOCK, ...)                                                            \
+    row_of<TILE_NAME(D, Q, BLOCK), Dense, Plain>(                                                                      \
+        "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
+        "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16      \
+        " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK),
 
 } // namespace sm90_bwd

@@ -61,13 +61,14 @@ constexpr Schedule D128 = {true, false, true, true, WITH_NEXT_Q, false, false, f
     ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56, D64, D64)
 
 #define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
-#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME, FP16, BF16)              \
+#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP, WORK, START, FP16, BF16)                              \
     template <typename T> struct TILE_NAME(DIM, Q, BLOCK) {                                                            \
         using Element = T;                                                                                             \
         static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
         static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
         static constexpr bool IS_LOOP = BLOCK == LOOP || BLOCK == PAIR, IS_PAIR = BLOCK == PAIR;                       \
         static constexpr bool IS_FEW = BLOCK == FEW;                                                                   \
+        static constexpr int STEP_TIME = STEP, BLOCK_TIME = WORK, START_TIME = START;                                  \
         static constexpr Schedule SCHEDULE = IS_BF16<T> ? BF16 : FP16;                                                 \
     };
 template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;

@@ -3,4 +3,4 @@
 
 using namespace sm90_bwd;
 
-extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[] = {BWD_TILES_D64(TABLE_ROW){}};
+extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_d64[] = {BWD_TILES_D64(DENSE_ROW){}};

@@ -15,10 +15,11 @@ template <typename T> struct LoopD64 : TILE_NAME(64, 128, LOOP)<T> {
     static constexpr int V_STEPS = IS_BF16<T> ? 1 : 3, K_STEPS = IS_BF16<T> ? 0 : 3;
 };
 
-#define LOOP_TEXT "; a block takes one tile of keys after the other"
+#define LISTS_TEXT "; block masks, not dense attention"
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_lists[] = {
-    LISTS_ROW("bwd_lists_d128_k128q64_loop", LoopD128, 100, "128 keys x 64 queries" LOOP_TEXT, true)
-        LISTS_ROW("bwd_lists_d128_k128q64", ListsD128, 101, "128 keys x 64 queries", false)
-            LISTS_ROW("bwd_lists_d64_k128q128_loop", LoopD64, 100, "128 keys x 128 queries" LOOP_TEXT, true)
-                LISTS_ROW("bwd_lists_d64_k128q128", TILE_NAME(64, 128, ONCE), 101, "128 keys x 128 queries", false){}};
+    row_of<LoopD128, Lists, Plain>("bwd_lists_d128_k128q64_loop", "128 keys x 64 queries" LOOP_TEXT LISTS_TEXT),
+    row_of<ListsD128, Lists, Plain>("bwd_lists_d128_k128q64", "128 keys x 64 queries" LISTS_TEXT),
+    row_of<LoopD64, Lists, Plain>("bwd_lists_d64_k128q128_loop", "128 keys x 128 queries" LOOP_TEXT LISTS_TEXT),
+    row_of<TILE_NAME(64, 128, ONCE), Lists, Plain>("bwd_lists_d64_k128q128", "128 keys x 128 queries" LISTS_TEXT),
+    {}};

@@ -14,5 +14,6 @@ template <typename T> struct SoftcapD64 : TILE_NAME(64, 128, ONCE)<T> {
 };
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_softcap[] = {
-    SOFTCAP_ROW("bwd_softcap_ranges_d128_k128q64", SoftcapD128, 100, "128 keys x 64 queries")
-        SOFTCAP_ROW("bwd_softcap_ranges_d64_k128q128", SoftcapD64, 100, "128 keys x 128 queries"){}};
+    row_of<SoftcapD128, Ranges, Softcap>("bwd_softcap_ranges_d128_k128q64", "128 keys x 64 queries; softcap"),
+    row_of<SoftcapD64, Ranges, Softcap>("bwd_softcap_ranges_d64_k128q128", "128 keys x 128 queries; softcap"),
+    {}};
