@@ -47,6 +47,10 @@ const void *attn_choose_tile(const struct attn_tile_table *, const struct attn_r
 /* The name of that row, NULL when there is none. */
 const char *attn_chosen_variant(const struct attn_tile_table *, const struct attn_request *);
 
+static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static inline int64_t attn_round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 static inline int64_t attn_tiles(int64_t len, int64_t tile) { return (len + tile - 1) / tile; }

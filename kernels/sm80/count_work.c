@@ -1,22 +1,17 @@
 /* The matrix products of the tiles that fused_sm80 computes. It follows the kernels, which decide: compute_dense
  * (fwd/kernel.cuh) and backward_main (bwd/kernel.cuh). */
-#include "kernels/sm80/work.h"
-
 #include "kernels/sm80/bwd/params.h"
 #include "kernels/sm80/family.h"
 #include "kernels/sm80/fused_sm80.h"
 
 enum { WARP = 32, SUM_COLUMNS = 8, WARP_KEYS = 32 };
 
-static int64_t at_least(int64_t value, int64_t least) { return value > least ? value : least; }
-static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
-
 /* ---- forward ---- */
 
 /* visible_keys of the kernel. */
 static int64_t visible_keys(const struct attn_problem *p, int64_t row)
 {
-    return p->causal ? at_least(at_most(row, p->q_len - 1) + p->kv_len - p->q_len + 1, 0) : p->kv_len;
+    return p->causal ? attn_max(attn_min(row, p->q_len - 1) + p->kv_len - p->q_len + 1, 0) : p->kv_len;
 }
 
 /* Tiles of keys that a warp computes: all that its block's rows see in full, then those that its own rows see. */
@@ -27,7 +22,7 @@ static int64_t warp_tiles(const struct attn_problem *p, const struct fused_sm80_
     const int64_t whole = visible_keys(p, block_row) / tile->block_n;
     const int64_t own = row < p->q_len ? attn_tiles(visible_keys(p, row + rows - 1), tile->block_n) : 0;
 
-    return at_least(whole, at_most(tiles, own));
+    return attn_max(whole, attn_min(tiles, own));
 }
 
 static void forward(const struct attn_request *request, struct attn_work *work)

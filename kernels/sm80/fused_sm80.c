@@ -2,7 +2,6 @@
 #include "kernels/sm80/fused_sm80.h"
 
 #include "kernels/common/checks.h"
-#include "kernels/sm80/work.h"
 
 static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
 {

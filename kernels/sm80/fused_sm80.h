@@ -14,6 +14,11 @@ extern "C" {
 extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd, fused_sm80_decode;
 extern const struct attn_impl attn_fused_sm80;
 
+/* What it says of its work (attn_work in kernels/attention.h; count_work.c): tiles of the tile configuration that the
+ * request gets; FLOPs of dense attention with head_dim 64 and 128, backward not of request.deterministic, which has
+ * another kernel for dQ. */
+void fused_sm80_work(const struct attn_request *, struct attn_work *);
+
 /* What the host side of the forward and its kernels (fwd/kernel.cuh) share. */
 
 struct fused_sm80_strides {

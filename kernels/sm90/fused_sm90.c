@@ -2,7 +2,6 @@
 #include "kernels/sm90/fused_sm90.h"
 
 #include "kernels/common/checks.h"
-#include "kernels/sm90/work.h"
 
 enum { MASK_BLOCK = 128 }; /* rows and keys of the tiles for block masks */
 

@@ -13,6 +13,10 @@ extern "C" {
 extern const struct attn_direction fused_sm90_fwd, fused_sm90_bwd, fused_sm90_decode, fused_sm90_fp8;
 extern const struct attn_impl attn_fused_sm90;
 
+/* What it says of its work (attn_work in kernels/attention.h; count_work.c): tiles of the tile configuration that the
+ * request gets; FLOPs of dense attention, not of windows and packed lengths. */
+void fused_sm90_work(const struct attn_request *, struct attn_work *);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,9 @@
 /* The matrix products of the tiles that fused_sm90 computes. It follows the kernels, which decide: consume and
  * first_block (fwd/consumer.cuh, mainloop.cuh), Walk, the KV and the dQ warpgroups (bwd/kv_steps.cuh, kv_warpgroup.cuh,
  * kv_short_steps.cuh, dq_warpgroup.cuh, dq_pair.cuh), and the order of work (bwd/work.cuh). */
-#include "kernels/sm90/work.h"
-
 #include "kernels/sm90/bwd/params.h"
 #include "kernels/sm90/bwd/parts.h"
+#include "kernels/sm90/fused_sm90.h"
 #include "kernels/sm90/fwd/params.h"
 
 enum { GROUP_ROWS = 64, GROUP_THREADS = 128, SUM_COLUMNS = 8 };
@@ -32,21 +31,18 @@ static struct row_group row_group_of(const struct fused_sm90_fwd_tile *tile)
                               .halves_first = tile->tile.head_dim == 128 && splits == 1 && tile->cluster == 1};
 }
 
-static int64_t at_least(int64_t value, int64_t least) { return value > least ? value : least; }
-static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
-
 /* Of the rows of one warpgroup in one work tile; first_row: its own, end_row: the work tile's. */
 static double group_flops(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile,
                           const struct row_group *group, int64_t first_row, int64_t end_row, int64_t first_key)
 {
     const int64_t shift = p->kv_len - p->q_len, n = tile->block_n, d = tile->tile.head_dim;
-    const int64_t tile_keys = p->causal ? at_most(p->kv_len, at_most(end_row, p->q_len) + shift) : p->kv_len;
-    const int64_t own_keys = p->causal ? at_most(p->kv_len, first_row + GROUP_ROWS + shift) : p->kv_len;
+    const int64_t tile_keys = p->causal ? attn_min(p->kv_len, attn_min(end_row, p->q_len) + shift) : p->kv_len;
+    const int64_t own_keys = p->causal ? attn_min(p->kv_len, first_row + GROUP_ROWS + shift) : p->kv_len;
     const int64_t seen = first_row >= p->q_len ? 0 : p->causal ? first_row + GROUP_ROWS + shift : p->kv_len;
-    int64_t blocks = (at_least(tile_keys, 1) + n - 1) / n;
+    int64_t blocks = (attn_max(tile_keys, 1) + n - 1) / n;
 
     if (group->skips_blocks)
-        blocks = at_most(blocks, at_least(seen - 1 - first_key, 0) / n + 1);
+        blocks = attn_min(blocks, attn_max(seen - 1 - first_key, 0) / n + 1);
     const bool halves = group->halves_first && own_keys - (blocks - 1) * n <= group->keys / 2;
     const double scores = ((double)blocks - (halves ? 0.5 : 0)) * (double)group->keys * (double)d;
     return 2.0 * GROUP_ROWS * (scores + (double)blocks * (double)group->keys * (double)group->v_columns);
@@ -83,8 +79,8 @@ static int64_t group_steps(const struct sm90_bwd_shape *s, int64_t first_key, in
         sm90_bwd_first_tile((int)first_key, s->causal, s->shift, s->q_len, s->kv_len, s->q_tile.queries, s->q_tiles);
 
     if (s->q_tile.cluster == 2 && s->group > 1) /* a pair passes over one step at most */
-        first = (int)at_most(first, work_first + 1);
-    return s->q_tiles - at_least(first, work_first);
+        first = (int)attn_min(first, work_first + 1);
+    return s->q_tiles - attn_max(first, work_first);
 }
 
 /* How many parts of a tile of keys have a step for a warpgroup with own_steps of the head_steps of each query head. */
@@ -142,7 +138,7 @@ static void backward(const struct attn_request *request, struct attn_work *work)
         return;
     const struct sm90_bwd_parts parts = sm90_bwd_choose_parts(&s, head_dim, multiprocessors);
     const struct sm90_bwd_tail tail =
-        sm90_bwd_tail_of(&s, &parts, head_dim, (int)at_least(multiprocessors / cluster, 1));
+        sm90_bwd_tail_of(&s, &parts, head_dim, (int)attn_max(multiprocessors / cluster, 1));
     const int works = sm90_bwd_work_tiles(&s), last_heads = (s.kv_heads_total - 1) % s.section_heads + 1;
     /* S of one step more than there are; with short steps, and dP. */
     const int extra = tile->q.keeps_queries ? 0 : tile->q.queries < sm90_bwd_row_block_rows(head_dim) ? 2 : 1;
@@ -151,7 +147,7 @@ static void backward(const struct attn_request *request, struct attn_work *work)
         /* The tail is the end of the last section, whose work tiles go over its heads first. */
         const int64_t behind = (int64_t)tail.works - (int64_t)(works - 1 - kv) * last_heads;
         products += kv_products(&s, &parts, &tail, (int64_t)kv * work->tile_keys,
-                                at_most(at_least(behind, 0), last_heads), extra);
+                                attn_min(attn_max(behind, 0), last_heads), extra);
     }
     work->flops = 2.0 * GROUP_ROWS * (double)tile->q.queries * (double)p->head_dim * products;
 }
