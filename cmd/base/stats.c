@@ -17,6 +17,8 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+void stats_sort(double *values, int64_t count) { qsort(values, (size_t)count, sizeof *values, compare_doubles); }
+
 /* Quantile of sorted samples by linear interpolation between order statistics (Hyndman and Fan 1996, type 7). */
 static double quantile(const double *sorted, int64_t count, double fraction)
 {
@@ -30,7 +32,7 @@ static double *sorted_copy(const double *samples, int64_t count)
 {
     double *sorted = xmalloc((unsigned long)count * sizeof *sorted);
     memcpy(sorted, samples, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_doubles);
+    stats_sort(sorted, count);
     return sorted;
 }
 
@@ -107,7 +109,7 @@ double stats_paired_ratio(const double *numerator, const double *denominator, in
     double *logs = xmalloc((unsigned long)count * sizeof *logs);
     for (int64_t i = 0; i < count; i++)
         logs[i] = log(numerator[i] / denominator[i]);
-    qsort(logs, (size_t)count, sizeof *logs, compare_doubles);
+    stats_sort(logs, count);
     const int64_t dropped = count < 5 ? 0 : (count + 19) / 20;
     double sum = 0;
     for (int64_t i = dropped; i < count - dropped; i++)

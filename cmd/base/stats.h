@@ -16,6 +16,9 @@ struct stats stats_of(const double *samples, int64_t count);
 /* The median alone; NaN for count 0. Samples need not be sorted and stay as they are. */
 double stats_median(const double *samples, int64_t count);
 
+/* Ascending, in place. */
+void stats_sort(double *values, int64_t count);
+
 /* The ratio of two members of the same rounds: the geometric mean of numerator[i] / denominator[i] without the
  * twentieth (rounded up, none below 5 rounds) at either end. Not the median: a GPU at its power limit alternates
  * between two speeds about once a second, and the median of such a bimodal sample is one or the other by chance. Two

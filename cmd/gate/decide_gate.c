@@ -52,12 +52,6 @@ static double squares_of(const struct decide_case *c, enum decide_measure measur
 
 static int freedom_of(const struct decide_case *c) { return c->was_count + c->now_count - 2; }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* The variance of one process from the changes of all configurations: the shortest interval that holds half of them,
  * which is 1.349 standard deviations of a normal distribution, with the correction for small numbers of Rousseeuw and
  * Leroy. Its efficiency is 37 %, so that it counts as so many degrees of freedom. */
@@ -65,7 +59,7 @@ static void spread_of_changes(double *changes, int count, double *variance, doub
 {
     const int half = (count + 1) / 2;
     double shortest = INFINITY;
-    qsort(changes, (size_t)count, sizeof *changes, compare_doubles);
+    stats_sort(changes, count);
     for (int i = 0; i + half <= count; i++)
         shortest = fmin(shortest, changes[i + half - 1] - changes[i]);
     const double deviation = shortest / 1.349 * (1 + 5.0 / (count - 1));

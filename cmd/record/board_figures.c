@@ -253,18 +253,12 @@ static int join(struct entry *entries, int all, double **spreads, int *spread_co
     return kept;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 /* From the distances of its shared cases, which are sorted. */
 static void find_distances(double *distances_pct, struct board_figures *f)
 {
     const int quarter = f->shared <= 8 ? 2 : (f->shared + 3) / 4;
     f->distance_pct = stats_median(distances_pct, f->shared);
-    qsort(distances_pct, (size_t)f->shared, sizeof *distances_pct, by_value);
+    stats_sort(distances_pct, f->shared);
     f->quarter_pct = f->shared >= quarter ? distances_pct[quarter - 1] : NAN;
     for (int i = 0; i < f->shared; i++)
         distances_pct[i] = fabs(distances_pct[i]);
