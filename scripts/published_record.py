@@ -13,10 +13,11 @@ import json
 import re
 import sys
 
+from ratios import ATTRIBUTES
+
 ROW_WITHOUT = ("samples_ms", "repro", "pci")
-ABSENT = {"lengths": "fixed", "block_mask": "none", "mask_block": 0, "dropout_seed": 0, "softcap": 0, "page_size": 0,
-          "quant_scale": "none", "scale_block": 0, "hadamard": 0, "sink": 0, "alibi": 0, "bias": "none",
-          "quant_in_time": 0}
+ABSENT = {name: absent for name, (absent, _) in ATTRIBUTES.items() if "window" not in name and name != "dropout"}
+ABSENT |= {"dropout_seed": 0, "quant_in_time": 0}
 TENSOR_WITH = ("name", "rel_rms_err", "used")
 DIGITS = 6
 FOLDER_OPTION = re.compile(r"(--(?:out|csv|jsonl|impl-lib|input|dump)[ =])/[^ ]*/")

@@ -35,7 +35,9 @@ PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "
 ATTRIBUTES = {"window_left": (-1, "left"), "window_right": (-1, "right"), "dropout": (0, "dropout"),
               "lengths": ("fixed", "lengths"), "block_mask": ("none", "mask"), "mask_block": (0, "of"),
               "softcap": (0, "softcap"), "page_size": (0, "page"), "out_dtype": (None, "out"),
-              "quant_scale": ("none", "scale"), "scale_block": (0, "of"), "hadamard": (0, "hadamard")}
+              "quant_scale": ("none", "scale"), "scale_block": (0, "of"), "hadamard": (0, "hadamard"),
+              "sink": (0, "sink"), "alibi": (0, "alibi"), "bias": ("none", "bias"), "v_head_dim": (None, "dv"),
+              "cache_dtype": (None, "cache")}
 
 
 class Failure(Exception):
