@@ -70,6 +70,14 @@ ratios variants.jsonl --of a:one --over b
 expect_stdout ' 2\.000 +b +1 '
 ratios variants.jsonl --of a:two --over b
 expect_stdout ' 1\.000 +b +1 '
+record sink.jsonl # problems that differ in what is added to scores are two
+for sink in 0 1; do
+    row sink.jsonl a "$((sink + 1)),$((sink + 1)),$((sink + 1))" 1e-3 ",\"sink\":$sink"
+    row sink.jsonl b 4,4,4 1e-3 ",\"sink\":$sink"
+done
+ratios sink.jsonl --of a --over b
+expect_stdout ' std 4 +4\.000 +b +1 '
+expect_stdout ' std 4 sink 1 +2\.000 +b +1 '
 record dropout.jsonl # a fp32 number in a point's name is the one that was asked for
 row dropout.jsonl a 1,1,1 1e-3 ',"dropout":0.10000000149011612'
 row dropout.jsonl b 2,2,2 1e-3 ',"dropout":0.10000000149011612'
