@@ -19,6 +19,30 @@ enum sm80_kind sm80_kind_of(const struct attn_request *request)
     return attn_dropout_threshold(request->problem->dropout) != 0 ? SM80_SPARSE_DROPOUT : SM80_SPARSE;
 }
 
+bool sm80_has_v(const struct attn_problem *p, int head_dim, int v_head_dim)
+{
+    if (v_head_dim == head_dim)
+        return attn_v_head_dim(p) == p->head_dim;
+    return attn_v_head_dim(p) == v_head_dim && p->head_dim == head_dim;
+}
+
+enum attn_status sm80_check_v(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+
+    if (attn_v_head_dim(p) == p->head_dim)
+        return ATTN_OK;
+    if (!sm80_has_v(p, 192, 128) && !sm80_has_v(p, 64, 128))
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "head_dim %d and %d of V: takes V of another head_dim as 192x128 or 64x128", (int)p->head_dim,
+                         (int)attn_v_head_dim(p));
+    if (sm80_kind_of(request) != SM80_SPARSE)
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "takes no dropout, softcap, %sALiBi or bias beside V of another head_dim",
+                         request->mode == ATTN_FWD ? "sink, " : "");
+    return ATTN_OK;
+}
+
 enum attn_status sm80_check_family(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -28,7 +52,7 @@ enum attn_status sm80_check_family(const struct attn_request *request, struct at
     if (p->q_len > FAMILY_MAX_LEN || p->kv_len > FAMILY_MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "takes lengths up to %d with windows, dropout, softcap, packed sequences, block masks, "
-                         "sinks, ALiBi, biases and head dims other than 64 and 128",
+                         "sinks, ALiBi, biases, V of another head_dim and head dims other than 64 and 128",
                          (int)FAMILY_MAX_LEN);
     if (p->has_alibi && p->bias_heads > 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes no bias beside ALiBi");

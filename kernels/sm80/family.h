@@ -51,6 +51,13 @@ enum sm80_kind {
 
 enum sm80_kind sm80_kind_of(const struct attn_request *);
 
+/* Whether a tile of that head_dim, and that of V, has V and O of the problem: a V as wide as Q and K in a tile that has
+ * it so, else both head dims exactly. */
+bool sm80_has_v(const struct attn_problem *, int head_dim, int v_head_dim);
+
+/* Refuses a V of another head_dim than Q and K where no tile has it, or beside what its kernels do not take. */
+enum attn_status sm80_check_v(const struct attn_request *, struct attn_message *why);
+
 /* The tiling of a kernel of that kind. */
 struct family_tiling sm80_tiling_of(const struct attn_problem *, enum sm80_kind, bool is_keys, int own_tile,
                                     int other_tile);

@@ -16,7 +16,7 @@ static enum attn_status check_device(const struct attn_request *request, struct 
 /* Beyond dense attention: forward and backward; decode. */
 enum {
     KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
-            ATTN_WITH_SINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS,
+            ATTN_WITH_SINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_V_HEAD_DIM,
     OF_DECODE = ATTN_WITH_CACHE | ATTN_WITH_PAGES | ATTN_WITH_SPLITS | ATTN_WITH_WINDOW | ATTN_WITH_SINK
 };
 static const struct attn_dispatch dispatch = {

@@ -51,13 +51,15 @@ typedef void (*fused_sm80_fwd_kernel)(struct fused_sm80_fwd_params);
 
 struct fused_sm80_fwd_tile {
     struct attn_tile tile;
+    int v_head_dim; /* tile.head_dim, or another one: then of these two alone */
     int block_m, block_n, threads;
     fused_sm80_fwd_kernel kernels[SM80_KINDS][2]; /* [enum sm80_kind][bf16]; NULL where it is not compiled for that */
 };
 
 /* fwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm80_fwd_tile fused_sm80_fwd_d32[], fused_sm80_fwd_d64[], fused_sm80_fwd_d96[],
-    fused_sm80_fwd_d128[], fused_sm80_fwd_d192[], fused_sm80_fwd_d256[];
+    fused_sm80_fwd_d128[], fused_sm80_fwd_d192[], fused_sm80_fwd_d256[], fused_sm80_fwd_d64x128[],
+    fused_sm80_fwd_d192x128[];
 extern const struct attn_tile_table fused_sm80_fwd_tiles; /* of all of them: fwd/host.c */
 
 /* Which of a row's kernels serve a request. */

@@ -62,13 +62,42 @@ template <typename Tile, typename T> struct DividedWarp {
     static_assert(S::WARPS * 2 == Traits<Tile>::WARPS && Tile::WARP_KEYS == 32 && S::CHUNK_Q == S::WARP_Q,
                   "two halves");
     static_assert(!S::OWN_PANEL && S::DS_BUFFERS == 2, "of the tiles that it is compiled for");
-    Gradient<Half> gradient; /* dV or dK */
+    using OfV = typename S::OfV;
+    union { /* dK of the second half, dV of the first one; where they are of one width both are in `dk` */
+        Gradient<Half> dk;
+        GradientOfV<Half> dv;
+    };
     uint32_t warp;
+
+    __device__ __forceinline__ bool has_dk() const { return S::V_IS_AS_WIDE || warp >= S::WARPS; }
 
     __device__ __forceinline__ void start(uint32_t index)
     {
         warp = index;
-        clear(gradient);
+        if (has_dk())
+            clear(dk);
+        else
+            clear(dv);
+    }
+
+    /* S or dP: the product over the columns of Q and K, or of V and dO. */
+    template <typename Sums>
+    __device__ __forceinline__ void multiply_columns(Sums &sums, const struct operand &a, const struct operand &b) const
+    {
+        if (S::V_IS_AS_WIDE || warp < S::WARPS)
+            gemm_by_columns<Tile::HEAD_DIM / 16, T>(sums, a, b);
+        else
+            gemm_by_columns<Tile::V_HEAD_DIM / 16, T>(sums, a, b);
+    }
+
+    /* To dK or dV. */
+    __device__ __forceinline__ void accumulate(const ScoreFragments<Half> &fragments, const struct operand &rows,
+                                               uint32_t row16)
+    {
+        if (has_dk())
+            gemm_registers<T>(dk, fragments, rows, row16, S::COLUMN16_STEP);
+        else
+            gemm_registers<T>(dv, fragments, rows, row16, OfV::COLUMN16_STEP);
     }
 
     template <typename Dq>
@@ -88,7 +117,8 @@ template <typename Tile, typename T> struct DividedWarp {
         const uint32_t last = shared_address(s.ds[S::DS_BUFFERS + (S::EXCHANGE ? 1 : 0)]) + keys;
         const uint32_t lse2 = shared_address(s.stats[stage]) + (query + lane % 4 * 2) * sizeof(float);
         const struct operand a = {rows_16, shared_address(has_dp ? s.v : s.k) + keys, S::KV_PANEL_BYTES};
-        const struct operand rows = {columns_right(rows_16, warp_q * 16), has_dp ? q : dout, S::Q_PANEL_BYTES};
+        const struct operand rows =
+            has_dk() ? own_columns<S>(rows_16, has_dp ? q : dout, warp_q) : own_columns<OfV>(rows_16, dout, warp_q);
         const struct operand scores = {rows_16, has_dp ? ds : p, 0};
         FamilyStep step = {};
         const bool is_whole = sees_all_of<Half>(step, params, block, entry, i, warp_kv, query, false);
@@ -104,8 +134,7 @@ template <typename Tile, typename T> struct DividedWarp {
                 start_from_delta(sums, lse2 + Tile::Q * sizeof(float));
             else
                 clear(sums);
-            gemm_by_columns<Tile::HEAD_DIM / 16, T>(
-                sums, a, {lane_rows_8(lane), (has_dp ? dout : q) + query * ROW_BYTES, S::Q_PANEL_BYTES});
+            multiply_columns(sums, a, {lane_rows_8(lane), (has_dp ? dout : q) + query * ROW_BYTES, S::Q_PANEL_BYTES});
         } else {
             clear(sums);
         }
@@ -126,7 +155,7 @@ template <typename Tile, typename T> struct DividedWarp {
         if (S::EXCHANGE || has_dp)
             store_fragments(scores, query / 16, fragments);
         if (any)
-            gemm_registers<T>(gradient, fragments, rows, query / 16, S::COLUMN16_STEP);
+            accumulate(fragments, rows, query / 16);
         if (!has_dp)
             dq();
         if (S::EXCHANGE) {
@@ -135,7 +164,7 @@ template <typename Tile, typename T> struct DividedWarp {
             for (int other = 1; other < Half::WARPS_Q; ++other) {
                 const int other_query = (warp_q ^ other) * S::WARP_Q;
                 load_fragments(fragments, scores, other_query / 16);
-                gemm_registers<T>(gradient, fragments, rows, other_query / 16, S::COLUMN16_STEP);
+                accumulate(fragments, rows, other_query / 16);
             }
         }
     }
@@ -145,8 +174,11 @@ template <typename Tile, typename T> struct DividedWarp {
         const bool has_dp = warp >= S::WARPS;
         const uint32_t pair = warp % S::WARPS, warp_kv = pair / Half::WARPS_Q, warp_q = pair % Half::WARPS_Q;
         const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
-        round_gradient<Half, T>(gradient, has_dp ? params.scale : params.family.dropout.keep_factor,
-                                shared_address(has_dp ? s.k : s.v) + keys, warp_q);
+        if (has_dk())
+            round_gradient<S, T>(dk, has_dp ? params.scale : params.family.dropout.keep_factor,
+                                 shared_address(has_dp ? s.k : s.v) + keys, warp_q);
+        else
+            round_gradient<OfV, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
         __syncthreads();
         store_family_keys<Tile>(s, params, facts);
     }

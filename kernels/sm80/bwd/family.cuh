@@ -149,21 +149,20 @@ __device__ __forceinline__ void store_columns(uint32_t rows, uint32_t column16, 
     }
 }
 
-/* A warp's part of dK or dV times `scale`, rounded, to the rows of `keys` in shared memory. */
-template <typename Tile, typename T>
-__device__ __forceinline__ void round_gradient(Gradient<Tile> &sums, float scale, uint32_t keys, uint32_t warp_q)
+/* A warp's part of dK or dV times `scale`, rounded, to the rows of `keys` in shared memory; W: a Width. */
+template <typename W, typename T, typename Sums>
+__device__ __forceinline__ void round_gradient(Sums &sums, float scale, uint32_t keys, uint32_t warp_q)
 {
-    using S = Traits<Tile>;
-    Fragments<S::KEYS16, S::COLUMNS / 16> packed;
+    Fragments<Sums::M16, W::COLUMNS / 16> packed;
 #pragma unroll
-    for (int m = 0; m < S::KEYS16; ++m)
+    for (int m = 0; m < Sums::M16; ++m)
 #pragma unroll
-        for (int n = 0; n < S::COLUMNS / 8; ++n)
+        for (int n = 0; n < W::COLUMNS / 8; ++n)
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 sums.at[m][n][i] *= scale;
     pack_fragments<T>(packed, sums);
-    store_columns<S::KV_PANEL_BYTES>(keys, S::OWN_PANEL ? warp_q * (PANEL_COLUMNS / 16) : warp_q, S::COLUMN16_STEP,
+    store_columns<W::KV_PANEL_BYTES>(keys, W::OWN_PANEL ? warp_q * (PANEL_COLUMNS / 16) : warp_q, W::COLUMN16_STEP,
                                      packed);
 }
 
@@ -190,24 +189,26 @@ __device__ __forceinline__ void store_family_keys(const Smem<Tile> &s, const Par
     constexpr int THREADS = Traits<Tile>::THREADS;
     const Sequence &sequence = facts.sequence;
     const int left = sequence.kv_len - facts.first_key, columns = params.family.head_dim;
+    const int v_columns = Traits<Tile>::V_IS_AS_WIDE ? columns : Tile::V_HEAD_DIM;
     store_panels<Tile::KV, Tile::HEAD_DIM, THREADS>(
         family_head(params, params.dk, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dk.stride_row,
         params.dk.stride_row, shared_address(s.k), left, columns, CALLS);
-    store_panels<Tile::KV, Tile::HEAD_DIM, THREADS>(
+    store_panels<Tile::KV, Tile::V_HEAD_DIM, THREADS>(
         family_head(params, params.dv, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dv.stride_row,
-        params.dv.stride_row, shared_address(s.v), left, columns, CALLS);
+        params.dv.stride_row, shared_address(s.v), left, v_columns, CALLS);
 }
 
 template <typename Tile, typename T>
-__device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
+__device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, GradientOfV<Tile> &dv, const Smem<Tile> &s,
                                                        const Params &params, const BlockFacts &facts, uint32_t warp_kv,
                                                        uint32_t warp_q)
 {
+    using S = Traits<Tile>;
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
-    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
+    round_gradient<S, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
+    round_gradient<typename S::OfV, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
     __syncthreads();
     store_family_keys<Tile>(s, params, facts);
 }
@@ -237,6 +238,7 @@ template <typename Tile, typename T, typename Attributes>
 __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> &s)
 {
     using S = Traits<Tile>;
+    static_assert(S::V_IS_AS_WIDE, "one head_dim is known at run time");
     using Chunks = std::conditional_t<Attributes::SCORE, SmallChunks<Tile>, Tile>;
     __shared__ BlockFacts facts;
     const fused_sm80_family &family = params.family;

@@ -42,31 +42,37 @@ static struct family_tiling tiling_of(const struct attn_request *request, const 
     return sm80_tiling_of(request->problem, kind_of(tile, request), true, tile->kv_tile, tile->q_tile);
 }
 
-/* As the rows of the forward (fwd/host.c). */
+/* As of the rows of the forward (fwd/host.c). */
+static bool is_compiled(const struct fused_sm80_bwd_tile *row, const struct attn_request *request)
+{
+    return sm80_has_v(request->problem, row->tile.head_dim, row->v_head_dim) && kernels_of(row, request)[0] != NULL;
+}
+
 static bool takes(const struct attn_request *request, const struct attn_tile *tile)
 {
     int narrowest = INT32_MAX;
 
     for (const struct attn_tile *row = NULL; (row = attn_next_tile(&fused_sm80_bwd_tiles, row)) != NULL;)
-        if (kernels_of((const struct fused_sm80_bwd_tile *)row, request)[0] != NULL &&
+        if (is_compiled((const struct fused_sm80_bwd_tile *)row, request) &&
             row->head_dim >= request->problem->head_dim && row->head_dim < narrowest)
             narrowest = row->head_dim;
-    return tile->head_dim == narrowest && kernels_of((const struct fused_sm80_bwd_tile *)tile, request)[0] != NULL;
+    return tile->head_dim == narrowest && is_compiled((const struct fused_sm80_bwd_tile *)tile, request);
 }
 
-/* Whether the kernels before and after the main one are those of dense attention: the lengths are fixed, and a row has
- * no columns that pad. */
+/* Whether the kernels before and after the main one are those of dense attention: the lengths are fixed, a row has no
+ * columns that pad, and all rows have as many. */
 static bool has_dense_passes(const struct attn_problem *p)
 {
-    return p->lengths == ATTN_FIXED && (p->head_dim == 64 || p->head_dim == 128);
+    return p->lengths == ATTN_FIXED && (p->head_dim == 64 || p->head_dim == 128) && attn_v_head_dim(p) == p->head_dim;
 }
 
-/* The kernel of the deterministic dQ; the last one holds every head_dim. */
+/* The kernel of the deterministic dQ: one of them holds every head_dim, and every V that a tile has. */
 static const struct fused_sm80_bwd_dq_row *dq_row(const struct attn_request *request)
 {
+    const struct attn_problem *p = request->problem;
     const struct fused_sm80_bwd_dq_row *row = fused_sm80_bwd_dq;
 
-    while (row->head_dim < request->problem->head_dim && row[1].head_dim != 0)
+    while (row[1].head_dim != 0 && !(row->head_dim >= p->head_dim && sm80_has_v(p, row->head_dim, row->v_head_dim)))
         row++;
     return row;
 }
@@ -79,13 +85,9 @@ static int dq_kind_of(const struct attn_request *request)
     return kind == SM80_DENSE ? 0 : kind == SM80_SCORE ? 2 : 1;
 }
 
-static const void *const lists[] = {fused_sm80_bwd_d32,
-                                    fused_sm80_bwd_d64,
-                                    fused_sm80_bwd_d96,
-                                    fused_sm80_bwd_d128,
-                                    fused_sm80_bwd_d192,
-                                    fused_sm80_bwd_d256,
-                                    NULL};
+static const void *const lists[] = {fused_sm80_bwd_d32,     fused_sm80_bwd_d64,      fused_sm80_bwd_d96,
+                                    fused_sm80_bwd_d128,    fused_sm80_bwd_d192,     fused_sm80_bwd_d256,
+                                    fused_sm80_bwd_d64x128, fused_sm80_bwd_d192x128, NULL};
 const struct attn_tile_table fused_sm80_bwd_tiles = {"backward", lists, sizeof *fused_sm80_bwd_d64, NULL, takes};
 
 /* Rows of a head in stats and dq_sum, and heads that have so many. */
@@ -142,9 +144,11 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     const size_t limit = request->device->smem_per_block_bytes;
+
+    if (sm80_check_v(request, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
     const size_t dq_bytes = dq_row(request)->smem_bytes;
     const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&fused_sm80_bwd_tiles, request, why);
-
     if (tile == NULL || sm80_check_family(request, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     if (request->deterministic && dq_bytes > limit)
@@ -188,7 +192,7 @@ static int32_t section_heads(const struct attn_request *request, const struct fu
     const int64_t kv_tiles = attn_tiles(p->kv_len, tile->kv_tile), all_heads = p->batch * p->kv_heads;
     const int64_t wave_heads = 3 * running_blocks(request, tile) / kv_tiles;
     const int64_t bytes = (int64_t)request->device->l2_bytes / (p->mask_block != 0 ? 2 : 1);
-    int64_t heads = bytes / (p->q_heads / p->kv_heads * p->q_len * p->head_dim * 8);
+    int64_t heads = bytes / (p->q_heads / p->kv_heads * p->q_len * (p->head_dim * 6 + attn_v_head_dim(p) * 2));
 
     if (p->causal && heads < wave_heads)
         heads = wave_heads;
@@ -387,6 +391,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int64_t heads = padded_heads(p);
     const bool has_pieces = params.pieces.sections > 0;
     const int64_t preprocessed = (int64_t)params.pieces.preprocessed * params.section_heads * params.group;
+    struct fused_sm80_bwd_params row_params = params; /* of preprocess, which reads O and dO */
+    row_params.family.head_dim = (int32_t)attn_v_head_dim(p);
     const struct attn_launch preprocess = {
         .name = "preprocess",
         .kernel = (const void *)(is_family ? fused_sm80_bwd_preprocess_rows[bf16]
@@ -419,7 +425,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (status == ATTN_OK)
         status = launch_dbias(request, &params, "dbias_zeros", fused_sm80_bwd_dbias_zeros, run, why);
     if (status == ATTN_OK)
-        status = attn_launch_kernel(&preprocess, &params, run, why);
+        status = attn_launch_kernel(&preprocess, &row_params, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&main_kernel, &params, run, why);
     if (status == ATTN_OK)

@@ -16,6 +16,7 @@ namespace sm80_bwd {
     }
 #define TILE_ROW(name, Tile, DENSE, SPARSE, DROPOUT, FAMILY, SCORE, summary)                                           \
     {{{name, summary}, Tile::HEAD_DIM, Tile::BLOCKS_PER_SM, sizeof(Smem<Tile>)},                                       \
+     Tile::V_HEAD_DIM,                                                                                                 \
      Tile::Q,                                                                                                          \
      Tile::KV,                                                                                                         \
      Traits<Tile>::THREADS,                                                                                            \
@@ -29,5 +30,16 @@ namespace sm80_bwd {
      KERNELS_##DENSE(backward_main, Tile, DenseNoDq),                                                                  \
      {{dense_convert<Tile, __half>(), dense_convert<Tile, __nv_bfloat16>()},                                           \
       KERNELS_##FAMILY(convert_dq, Tile, Family)}},
+/* A row of a V of another head_dim, compiled as Sparse. */
+#define V_TILE_ROW(name, Tile, summary)                                                                                \
+    {{{name, summary}, Tile::HEAD_DIM, Tile::BLOCKS_PER_SM, sizeof(Smem<Tile>)},                                       \
+     Tile::V_HEAD_DIM,                                                                                                 \
+     Tile::Q,                                                                                                          \
+     Tile::KV,                                                                                                         \
+     Traits<Tile>::THREADS,                                                                                            \
+     false,                                                                                                            \
+     {{NULL, NULL}, KERNELS_YES(backward_main, Tile, Sparse), {NULL, NULL}, {NULL, NULL}, {NULL, NULL}, {NULL, NULL}}, \
+     {NULL, NULL},                                                                                                     \
+     {{NULL, NULL}, KERNELS_YES(convert_dq, Tile, Family)}},
 
 } // namespace sm80_bwd

@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
             compute_sparse<Tile, T, SparseWarp<Tile, T, Attributes>>(params, s);
     } else {
         using S = Traits<Tile>;
+        static_assert(S::V_IS_AS_WIDE, "loads and stores are of one width");
         constexpr bool DEFERRED = Attributes::WITH_DQ && Tile::DEFER_DQ,
                        AT_ONCE = Attributes::WITH_DQ && !Tile::DEFER_DQ;
         constexpr int WARP_KEYS = Tile::WARP_KEYS;
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
  * whatever its main kernels are: with fixed lengths a window or a mask does not matter to dQ's sums. */
 template <typename Tile, typename T> constexpr fused_sm80_bwd_kernel dense_convert()
 {
-    if constexpr (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128)
+    if constexpr ((Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && Traits<Tile>::V_IS_AS_WIDE)
         return convert_dq<Tile, T, DenseDq>;
     else
         return NULL;

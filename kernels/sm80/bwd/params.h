@@ -79,6 +79,7 @@ typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
 
 struct fused_sm80_bwd_tile {
     struct attn_tile tile;
+    int v_head_dim; /* tile.head_dim, or another one: then of these two alone */
     int q_tile, kv_tile, threads;
     bool has_pieces;                           /* whether its sparse kernels have them (places.h) */
     fused_sm80_bwd_kernel main[SM80_KINDS][2]; /* [bf16]; NULL where it is not compiled for that */
@@ -88,7 +89,8 @@ struct fused_sm80_bwd_tile {
 
 /* bwd/instances/: the tiles of a head_dim; each list ends with a row without a name. */
 extern const struct fused_sm80_bwd_tile fused_sm80_bwd_d32[], fused_sm80_bwd_d64[], fused_sm80_bwd_d96[],
-    fused_sm80_bwd_d128[], fused_sm80_bwd_d192[], fused_sm80_bwd_d256[];
+    fused_sm80_bwd_d128[], fused_sm80_bwd_d192[], fused_sm80_bwd_d256[], fused_sm80_bwd_d64x128[],
+    fused_sm80_bwd_d192x128[];
 extern const struct attn_tile_table fused_sm80_bwd_tiles; /* of all of them: bwd/host.c */
 /* Of fixed lengths and head_dim 64 and 128, [bf16][head_dim 128], and of everything else, [bf16]. */
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];
@@ -98,9 +100,9 @@ extern const fused_sm80_bwd_kernel fused_sm80_bwd_dsink;
 /* Zeros in the sums of dBias, and dBias from them, [fp16, bf16, fp32]. */
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_dbias_zeros, fused_sm80_bwd_dbias[3];
 
-/* The deterministic dQ of a head_dim up to this. */
+/* The deterministic dQ of a head_dim up to this, and V as wide, or of these two head dims alone. */
 struct fused_sm80_bwd_dq_row {
-    int head_dim;
+    int head_dim, v_head_dim;
     size_t smem_bytes;
     fused_sm80_bwd_kernel kernels[3][2]; /* [dense, Family, Score][bf16] */
 };

@@ -14,8 +14,9 @@ using namespace device;
 
 /* Only of tiles whose dQ a warp adds in 32 x 32: then a warp has 32 rows x 32 columns of a row block. */
 template <typename Tile>
-constexpr bool HAS_PIECES = (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && (Tile::Q == ROW_STEP) &&
-                            (Tile::DQ_ROWS == 32) && (Tile::DQ_COLUMNS == 32) && (Traits<Tile>::DQ_PASSES == 1);
+constexpr bool HAS_PIECES = (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && Traits<Tile>::V_IS_AS_WIDE &&
+                            (Tile::Q == ROW_STEP) && (Tile::DQ_ROWS == 32) && (Tile::DQ_COLUMNS == 32) &&
+                            (Traits<Tile>::DQ_PASSES == 1);
 
 /* What a block of a sparse kernel does; where the launch has no pieces, keys. */
 __device__ __forceinline__ struct fused_sm80_bwd_place place_of_block(const Params &params)

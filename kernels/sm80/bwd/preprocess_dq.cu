@@ -303,13 +303,19 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq(const __grid_constant_
 
 /* ---- dQ in a fixed order, of the family ------------------------------------------------------------------------- */
 
+/* head_dim of Q and K, and that of V. */
+template <int DIM, int V_DIM = DIM> struct DqDims {
+    static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, WIDEST = DIM > V_DIM ? DIM : V_DIM;
+};
+
 /* KEYS of a tile, and stages of K and V: where they would not fit, one. */
-template <int HEAD_DIM> struct DqFamily {
-    static constexpr int KEYS = HEAD_DIM <= 128 ? 64 : 32, STAGES = HEAD_DIM <= 64 ? 2 : 1;
-    static constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS, Q_PANEL = DQ_TILE * ROW_BYTES, K_PANEL = KEYS * ROW_BYTES;
+template <typename Dims> struct DqFamily {
+    static constexpr int KEYS = Dims::WIDEST <= 128 ? 64 : 32, STAGES = Dims::WIDEST <= 64 ? 2 : 1;
+    static constexpr int PANELS = Dims::HEAD_DIM / PANEL_COLUMNS, V_PANELS = Dims::V_HEAD_DIM / PANEL_COLUMNS;
+    static constexpr int Q_PANEL = DQ_TILE * ROW_BYTES, K_PANEL = KEYS * ROW_BYTES;
     struct Smem {
         alignas(1024) unsigned char q[PANELS * Q_PANEL]; /* at the end dQ, from where it is stored */
-        unsigned char dout[PANELS * Q_PANEL], k[STAGES][PANELS * K_PANEL], v[STAGES][PANELS * K_PANEL];
+        unsigned char dout[V_PANELS * Q_PANEL], k[STAGES][PANELS * K_PANEL], v[STAGES][V_PANELS * K_PANEL];
     };
 };
 
@@ -365,23 +371,23 @@ __device__ __forceinline__ void cap_rows(Accumulator<1, N8> &s, Accumulator<1, N
 }
 
 /* dS of 16 queries and a tile of keys, as the A operand of dQ. */
-template <int HEAD_DIM, typename T, typename Attributes, typename Smem>
-__device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KEYS / 16> &fragments, const Smem &s,
+template <typename Dims, typename T, typename Attributes, typename Smem>
+__device__ __forceinline__ void score_family(Fragments<1, DqFamily<Dims>::KEYS / 16> &fragments, const Smem &s,
                                              int stage, const float (&lse2)[2], const float (&neg_delta)[2],
                                              const Params &params, const DqStep &step)
 {
-    using S = DqFamily<HEAD_DIM>;
+    using S = DqFamily<Dims>;
     constexpr int N8 = S::KEYS / 8;
     const fused_sm80_family &family = params.family;
     const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES, row = warp * ROWS_16_BYTES;
     const uint32_t rows_16 = lane_rows_16(lane), rows_8 = lane_rows_8(lane);
     Accumulator<1, N8> p, ds;
     clear(p);
-    gemm_by_columns<HEAD_DIM / 16, T>(p, {rows_16, shared_address(s.q) + row, S::Q_PANEL},
-                                      {rows_8, shared_address(s.k[stage]), S::K_PANEL});
+    gemm_by_columns<Dims::HEAD_DIM / 16, T>(p, {rows_16, shared_address(s.q) + row, S::Q_PANEL},
+                                            {rows_8, shared_address(s.k[stage]), S::K_PANEL});
     clear(ds);
-    gemm_by_columns<HEAD_DIM / 16, T>(ds, {rows_16, shared_address(s.dout) + row, S::Q_PANEL},
-                                      {rows_8, shared_address(s.v[stage]), S::K_PANEL});
+    gemm_by_columns<Dims::V_HEAD_DIM / 16, T>(ds, {rows_16, shared_address(s.dout) + row, S::Q_PANEL},
+                                              {rows_8, shared_address(s.v[stage]), S::K_PANEL});
     if (family.dropout.threshold != 0) {
         const DropoutTest test(family.dropout.threshold);
         const DropoutHead head(family.dropout.keys, step.sequence, step.head);
@@ -439,12 +445,12 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
     pack_fragments<T>(fragments, ds);
 }
 
-/* As backward_dq, for any sequence, visible keys and width. */
-template <typename T, int HEAD_DIM, typename Attributes>
+/* As backward_dq, for any sequence, visible keys and width; of a V of another width exactly that of Dims. */
+template <typename T, typename Dims, typename Attributes>
 __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_constant__ Params params)
 {
-    using S = DqFamily<HEAD_DIM>;
-    constexpr int KEYS = S::KEYS;
+    using S = DqFamily<Dims>;
+    constexpr int HEAD_DIM = Dims::HEAD_DIM, V_HEAD_DIM = Dims::V_HEAD_DIM, KEYS = S::KEYS;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     typename S::Smem &s = *reinterpret_cast<typename S::Smem *>(s_bytes);
     const fused_sm80_family &family = params.family;
@@ -454,7 +460,7 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     const RowBlock block = row_block_at(params, head_index, tile * DQ_TILE);
     const Sequence &q = block.sequence;
     const int warp_row = block.row + static_cast<int>(warp) * 16, kv_head = block.head / params.group;
-    const int columns = family.head_dim;
+    const int columns = family.head_dim, v_columns = HEAD_DIM == V_HEAD_DIM ? columns : V_HEAD_DIM;
     const TileRange range = key_tiles_of(family.window, q, block.row, DQ_TILE, KEYS);
     const auto mask = [&] { return mask_of_head(family.mask, q.number, block.head); };
     const auto load_keys = [&](int n, int stage) {
@@ -463,10 +469,10 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
                                                 family_head(params, params.k, q, q.k_first, kv_head) +
                                                     key * params.k.stride_row,
                                                 params.k.data, params.k.stride_row, q.kv_len - n * KEYS, columns);
-        load_panels<KEYS, HEAD_DIM, DQ_THREADS>(shared_address(s.v[stage]),
-                                                family_head(params, params.v, q, q.k_first, kv_head) +
-                                                    key * params.v.stride_row,
-                                                params.v.data, params.v.stride_row, q.kv_len - n * KEYS, columns);
+        load_panels<KEYS, V_HEAD_DIM, DQ_THREADS>(shared_address(s.v[stage]),
+                                                  family_head(params, params.v, q, q.k_first, kv_head) +
+                                                      key * params.v.stride_row,
+                                                  params.v.data, params.v.stride_row, q.kv_len - n * KEYS, v_columns);
     };
     VisibleTiles<DQ_TILE, KEYS, false> visible;
     int n = visible.start(family.mask, mask, range, block.row);
@@ -476,10 +482,10 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     load_panels<DQ_TILE, HEAD_DIM, DQ_THREADS>(
         shared_address(s.q), family_head(params, params.q, q, q.q_first, block.head) + block.row * params.q.stride_row,
         params.q.data, params.q.stride_row, q.q_len - block.row, columns);
-    load_panels<DQ_TILE, HEAD_DIM, DQ_THREADS>(shared_address(s.dout),
-                                               family_head(params, params.dout, q, q.q_first, block.head) +
-                                                   block.row * params.dout.stride_row,
-                                               params.dout.data, params.dout.stride_row, q.q_len - block.row, columns);
+    load_panels<DQ_TILE, V_HEAD_DIM, DQ_THREADS>(
+        shared_address(s.dout),
+        family_head(params, params.dout, q, q.q_first, block.head) + block.row * params.dout.stride_row,
+        params.dout.data, params.dout.stride_row, q.q_len - block.row, v_columns);
     if (S::STAGES == 2 && n < range.end)
         load_keys(n, 0);
     cp_async_commit();
@@ -510,9 +516,9 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
             load_keys(next, stage ^ 1);
         cp_async_commit();
         Fragments<1, KEYS / 16> ds;
-        score_family<HEAD_DIM, T, Attributes>(ds, s, stage, lse2, neg_delta, params,
-                                              {q.number, block.head, warp_row, n * KEYS, q.kv_len - q.q_len, q.kv_len,
-                                               is_whole ? NULL : mask_of_head(family.mask, q.number, block.head)});
+        score_family<Dims, T, Attributes>(ds, s, stage, lse2, neg_delta, params,
+                                          {q.number, block.head, warp_row, n * KEYS, q.kv_len - q.q_len, q.kv_len,
+                                           is_whole ? NULL : mask_of_head(family.mask, q.number, block.head)});
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             gemm_registers<T>(dq[panel], ds, {lane_rows_16(lane), shared_address(s.k[stage]) + panel * S::K_PANEL, 0},
@@ -552,17 +558,31 @@ const fused_sm80_bwd_kernel fused_sm80_bwd_dbias[3] = {round_dbias<__half>, roun
     {                                                                                                                  \
         backward_dq<__half, HEAD_DIM>, backward_dq<__nv_bfloat16, HEAD_DIM>                                            \
     }
-#define FAMILY_DQ(HEAD_DIM, ATTRIBUTES)                                                                                \
+#define FAMILY_DQ(DIMS, ATTRIBUTES)                                                                                    \
     {                                                                                                                  \
-        backward_dq_family<__half, HEAD_DIM, ATTRIBUTES>, backward_dq_family<__nv_bfloat16, HEAD_DIM, ATTRIBUTES>      \
+        backward_dq_family<__half, DIMS, ATTRIBUTES>, backward_dq_family<__nv_bfloat16, DIMS, ATTRIBUTES>              \
     }
+#define NO_DQ                                                                                                          \
+    {                                                                                                                  \
+        NULL, NULL                                                                                                     \
+    }
+using D64V128 = DqDims<64, 128>;
+using D192V128 = DqDims<192, 128>;
 
 const struct fused_sm80_bwd_dq_row fused_sm80_bwd_dq[] = {
-    {64, sizeof(DqSmem<64>), {DENSE_DQ(64), FAMILY_DQ(64, Family), FAMILY_DQ(64, Score)}},
-    {128, sizeof(DqSmem<128>), {DENSE_DQ(128), FAMILY_DQ(128, Family), FAMILY_DQ(128, Score)}},
-    {192, sizeof(DqFamily<192>::Smem), {{NULL, NULL}, FAMILY_DQ(192, Family), FAMILY_DQ(192, Score)}},
-    {256, sizeof(DqFamily<256>::Smem), {{NULL, NULL}, FAMILY_DQ(256, Family), FAMILY_DQ(256, Score)}},
-    {0, 0, {{NULL, NULL}, {NULL, NULL}, {NULL, NULL}}},
+    {64, 64, sizeof(DqSmem<64>), {DENSE_DQ(64), FAMILY_DQ(DqDims<64>, Family), FAMILY_DQ(DqDims<64>, Score)}},
+    {128, 128, sizeof(DqSmem<128>), {DENSE_DQ(128), FAMILY_DQ(DqDims<128>, Family), FAMILY_DQ(DqDims<128>, Score)}},
+    {192,
+     192,
+     sizeof(DqFamily<DqDims<192>>::Smem),
+     {NO_DQ, FAMILY_DQ(DqDims<192>, Family), FAMILY_DQ(DqDims<192>, Score)}},
+    {256,
+     256,
+     sizeof(DqFamily<DqDims<256>>::Smem),
+     {NO_DQ, FAMILY_DQ(DqDims<256>, Family), FAMILY_DQ(DqDims<256>, Score)}},
+    {64, 128, sizeof(DqFamily<D64V128>::Smem), {NO_DQ, FAMILY_DQ(D64V128, Family), NO_DQ}},
+    {192, 128, sizeof(DqFamily<D192V128>::Smem), {NO_DQ, FAMILY_DQ(D192V128, Family), NO_DQ}},
+    {0, 0, 0, {NO_DQ, NO_DQ, NO_DQ}},
 };
 
 } /* extern "C" */

@@ -104,11 +104,11 @@ __device__ __forceinline__ void load_sparse_step(Smem<Tile> &s, const Params &pa
     const uint32_t to_q = shared_address(s.q[stage]), to_dout = shared_address(s.dout[stage]);
     if ((entry & TILE_IS_SHORT) == 0) {
         load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_q, q, params.q.stride_row, Tile::Q, thread);
-        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, Tile::Q, thread);
+        load_wide_rows<Tile::Q, Tile::V_HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, Tile::Q, thread);
     } else {
         const int left = block.facts.sequence.q_len - row;
         load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_q, q, params.q.stride_row, left, thread);
-        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, left, thread);
+        load_wide_rows<Tile::Q, Tile::V_HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, left, thread);
     }
     if (thread < Tile::Q / 2)
         cp_async_16(shared_address(s.stats[stage]) + thread * 16,
@@ -127,6 +127,7 @@ __device__ __forceinline__ uint16_t *sparse_keys(const Params &params, const str
 template <typename Tile>
 __device__ __forceinline__ void load_keys_of_calls(uint32_t shared, const uint16_t *keys, int64_t stride_row, int left)
 {
+    static_assert(Traits<Tile>::V_IS_AS_WIDE, "K and V are of one width");
     constexpr int ROW_CHUNKS = Tile::HEAD_DIM / 8;
 #pragma unroll 4
     for (int i = threadIdx.x; i < Tile::KV * ROW_CHUNKS; i += Traits<Tile>::THREADS) {
@@ -142,7 +143,7 @@ __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradi
                                                        const Params &params, const BlockFacts &facts, uint32_t warp_kv,
                                                        uint32_t warp_q)
 {
-    static_assert(Traits<Tile>::OWN_PANEL, "a warp has one panel");
+    static_assert(Traits<Tile>::OWN_PANEL && Traits<Tile>::OfV::OWN_PANEL, "a warp has one panel");
     const uint32_t panel = warp_q * Traits<Tile>::KV_PANEL_BYTES + warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     const int first = warp_kv * Tile::WARP_KEYS, column = warp_q * PANEL_COLUMNS;
     const int left = facts.sequence.kv_len - facts.first_key - first;
@@ -161,8 +162,8 @@ __device__ __forceinline__ void store_gradients_of_calls(Gradient<Tile> &dk, Gra
                                                          uint32_t warp_kv, uint32_t warp_q)
 {
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
-    round_gradient<Tile, T>(dk, params.ds_scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
+    round_gradient<Traits<Tile>, T>(dk, params.ds_scale, shared_address(s.k) + keys, warp_q);
+    round_gradient<Traits<Tile>, T>(dv, params.family.dropout.keep_factor, shared_address(s.v) + keys, warp_q);
     __syncthreads();
     store_family_keys<Tile, true>(s, params, facts);
 }
@@ -195,7 +196,7 @@ __device__ __forceinline__ bool sees_any_of(const FamilyStep &step, const fused_
 
 /* accumulate_own where this warp's queries do not see all of its keys; a part that sees none is left out. */
 template <typename Tile, typename T, typename Attributes>
-__device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+__device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, GradientOfV<Tile> &dv, const StepOperands &at,
                                                int first_query, const Params &params, const FamilyStep &step)
 {
     using S = Traits<Tile>;
@@ -209,7 +210,7 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
         if (S::EXCHANGE)
             store_fragments(at.p, (first_query + query) / 16, p);
         if (any) {
-            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::OfV::COLUMN16_STEP);
             gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
         }
     }
@@ -219,7 +220,8 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
 template <typename Tile, typename T, typename Attributes> struct SparseWarp {
     using S = Traits<Tile>;
     static constexpr bool CALLS = Attributes::DROPOUT; /* keys lie in the order of key_of_row */
-    Gradient<Tile> dk, dv;
+    Gradient<Tile> dk;
+    GradientOfV<Tile> dv;
     uint32_t warp, warp_kv, warp_q, rows_8, rows_16;
 
     __device__ __forceinline__ void start(uint32_t index)
@@ -278,7 +280,7 @@ template <typename Tile, typename T, typename Attributes> struct SparseWarp {
     {
         if constexpr (CALLS)
             store_gradients_of_calls<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
-        else if constexpr (S::OWN_PANEL)
+        else if constexpr (S::OWN_PANEL && S::OfV::OWN_PANEL)
             store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
         else
             store_family_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
@@ -325,8 +327,8 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         } else {
             load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), k, params.k.stride_row,
                                                                  keys_left);
-            load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), v, params.v.stride_row,
-                                                                 keys_left);
+            load_wide_rows<Tile::KV, Tile::V_HEAD_DIM, S::THREADS>(shared_address(s.v), v, params.v.stride_row,
+                                                                   keys_left);
         }
     });
     now.start(block, params);

@@ -18,8 +18,9 @@ using namespace device;
 
 template <typename Tile> using ScoreFragments = Fragments<Traits<Tile>::KEYS16, Traits<Tile>::CHUNK_Q / 16>;
 
-/* dK or dV of a warp. */
+/* dK and dV of a warp. */
 template <typename Tile> using Gradient = Accumulator<Traits<Tile>::KEYS16, Traits<Tile>::COLUMNS / 8>;
+template <typename Tile> using GradientOfV = Accumulator<Traits<Tile>::KEYS16, Traits<Tile>::OfV::COLUMNS / 8>;
 
 /* What a warp reads and writes in a step. */
 struct StepOperands {
@@ -30,6 +31,15 @@ struct StepOperands {
     uint32_t lse2, neg_delta;         /* this lane's first of this warp's queries */
 };
 
+/* All queries and a warp's columns of Q or dO, which lies at `first`; W: a Width. */
+template <typename W>
+__device__ __forceinline__ struct operand own_columns(uint32_t rows_16, uint32_t first, uint32_t warp_q)
+{
+    return {columns_right(rows_16, W::OWN_PANEL ? 0 : warp_q * 16),
+            first + (W::OWN_PANEL ? warp_q * W::Q_PANEL_BYTES : 0),
+            static_cast<uint32_t>(W::OWN_PANEL ? 0 : W::Q_PANEL_BYTES)};
+}
+
 template <typename Tile>
 __device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int step, uint32_t warp_kv, uint32_t warp_q,
                                                     uint32_t rows_8, uint32_t rows_16)
@@ -38,15 +48,13 @@ __device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int ste
     const int stage = S::STAGES == 2 ? step : 0;
     const uint32_t lane = threadIdx.x % LANES;
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES, queries = warp_q * S::WARP_Q * ROW_BYTES;
-    const uint32_t panel = S::OWN_PANEL ? warp_q * S::Q_PANEL_BYTES : 0, panels = S::OWN_PANEL ? 0 : S::Q_PANEL_BYTES;
-    const uint32_t own_rows_16 = columns_right(rows_16, S::OWN_PANEL ? 0 : warp_q * 16);
     StepOperands at;
     at.k = {rows_16, shared_address(s.k) + keys, S::KV_PANEL_BYTES};
     at.v = {rows_16, shared_address(s.v) + keys, S::KV_PANEL_BYTES};
     at.q = {rows_8, shared_address(s.q[stage]) + queries, S::Q_PANEL_BYTES};
     at.dout = {rows_8, shared_address(s.dout[stage]) + queries, S::Q_PANEL_BYTES};
-    at.q_rows = {own_rows_16, shared_address(s.q[stage]) + panel, panels};
-    at.dout_rows = {own_rows_16, shared_address(s.dout[stage]) + panel, panels};
+    at.q_rows = own_columns<S>(rows_16, shared_address(s.q[stage]), warp_q);
+    at.dout_rows = own_columns<typename S::OfV>(rows_16, shared_address(s.dout[stage]), warp_q);
     at.ds = {rows_16, shared_address(s.ds[Tile::DEFER_DQ ? step : 0]) + keys, 0};
     at.p = {rows_16, shared_address(s.ds[S::EXCHANGE ? S::DS_BUFFERS : 0]) + keys, 0};
     at.lse2 = shared_address(s.stats[stage]) + (warp_q * S::WARP_Q + lane % 4 * 2) * sizeof(float);
@@ -440,7 +448,7 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
         gemm_with_work<Tile::HEAD_DIM / 16, T>(p, at.k, q, zero, words);
         DroppedProbabilities<BEFORE> probability(p, words, params, at.lse2 + query * sizeof(float));
         clear(ds);
-        gemm_with_work<Tile::HEAD_DIM / 16, T>(ds, at.v, dout, zero, probability);
+        gemm_with_work<Tile::V_HEAD_DIM / 16, T>(ds, at.v, dout, zero, probability);
         if (MASKED && step.is_masked)
             mask_family<S::KEYS16, N8, true>(p, params.family, step, query);
         multiply_kept(p, ds, neg_delta, params.family.dropout.keep_share);
@@ -454,7 +462,7 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
         clear(ds);
     else
         start_from_delta(ds, neg_delta);
-    gemm_by_columns<Tile::HEAD_DIM / 16, T>(ds, at.v, dout);
+    gemm_by_columns<Tile::V_HEAD_DIM / 16, T>(ds, at.v, dout);
     if constexpr (Attributes::FAMILY) {
         if (has_dropout<Attributes>(params.family)) {
             kept = drop_dp(ds, params.family, step, query);
@@ -522,7 +530,7 @@ __device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds
 
 /* accumulate_own of CHUNK_Q queries, from `query` on. */
 template <typename Tile, typename T, bool MASKED, typename Attributes>
-__device__ __forceinline__ void accumulate_chunk(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+__device__ __forceinline__ void accumulate_chunk(Gradient<Tile> &dk, GradientOfV<Tile> &dv, const StepOperands &at,
                                                  int first_query, int query, const Params &params, int diagonal,
                                                  int keys, const FamilyStep &step)
 {
@@ -532,13 +540,13 @@ __device__ __forceinline__ void accumulate_chunk(Gradient<Tile> &dk, Gradient<Ti
     store_fragments(at.ds, (first_query + query) / 16, ds);
     if (S::EXCHANGE)
         store_fragments(at.p, (first_query + query) / 16, p);
-    gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+    gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::OfV::COLUMN16_STEP);
     gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
 }
 
 /* The products of one step over this warp's own queries: dV += P^T dO, dK += dS^T Q; P and dS to shared memory. */
 template <typename Tile, typename T, bool MASKED, typename Attributes>
-__device__ __forceinline__ void accumulate_own(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+__device__ __forceinline__ void accumulate_own(Gradient<Tile> &dk, GradientOfV<Tile> &dv, const StepOperands &at,
                                                int first_query, const Params &params, int diagonal, int keys,
                                                const FamilyStep &step)
 {
@@ -573,13 +581,13 @@ template <typename Tile> __device__ __forceinline__ void store_zeros(const StepO
 
 /* The same products over the queries of another warp with the same keys, from what it stored. */
 template <typename Tile, typename T>
-__device__ __forceinline__ void accumulate_other(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+__device__ __forceinline__ void accumulate_other(Gradient<Tile> &dk, GradientOfV<Tile> &dv, const StepOperands &at,
                                                  int other_query)
 {
     using S = Traits<Tile>;
     ScoreFragments<Tile> fragments;
     load_fragments(fragments, at.p, other_query / 16);
-    gemm_registers<T>(dv, fragments, at.dout_rows, other_query / 16, S::COLUMN16_STEP);
+    gemm_registers<T>(dv, fragments, at.dout_rows, other_query / 16, S::OfV::COLUMN16_STEP);
     load_fragments(fragments, at.ds, other_query / 16);
     gemm_registers<T>(dk, fragments, at.q_rows, other_query / 16, S::COLUMN16_STEP);
 }

@@ -10,17 +10,21 @@ using namespace device;
 
 /* ---- Tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with WARP_KEYS keys:
- * WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x DQ_COLUMNS of a
- * warp at a time. BLOCKS: the blocks that registers are limited for; IN_STAGES: of Q and dO. DEFER: dQ of a step is
- * computed in the next one, which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the warps compute
- * S and dV, the other half dP and dK (divided.cuh). */
+/* head_dim, and that of V; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with
+ * WARP_KEYS keys: WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x
+ * DQ_COLUMNS of a warp at a time. BLOCKS: the blocks that registers are limited for; IN_STAGES: of Q and dO. DEFER: dQ
+ * of a step is computed in the next one, which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the
+ * warps compute S and dV, the other half dP and dK (divided.cuh). */
 #define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES,      \
                  DEFER, DIVIDE)                                                                                        \
+    BWD_V_TILE(NAME, DIM, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES,   \
+               DEFER, DIVIDE)
+#define BWD_V_TILE(NAME, DIM, V_DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS,        \
+                   IN_STAGES, DEFER, DIVIDE)                                                                           \
     struct NAME {                                                                                                      \
-        static constexpr int HEAD_DIM = DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, WARPS_Q = W_Q,                   \
-                             WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, DQ_COLUMNS = COLUMNS_OF_DQ,               \
-                             BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32;                                   \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV,              \
+                             WARPS_Q = W_Q, WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ,                            \
+                             DQ_COLUMNS = COLUMNS_OF_DQ, BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32;       \
         static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE;                                               \
     };
 BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, 2, true, false)
@@ -36,18 +40,29 @@ BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, 2, true, true)
 BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, 2, true, false)
 BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, 2, true, true)
 BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, 1, true, false)
+BWD_V_TILE(Sm80BwdD64V128, 64, 128, 128, 64, 4, 2, 32, 16, 32, 1, 2, true, false)
+BWD_V_TILE(Sm80BwdD64V128Small, 64, 128, 64, 32, 2, 2, 32, 16, 32, 1, 2, true, false)
+BWD_V_TILE(Sm80BwdD192V128, 192, 128, 64, 64, 2, 4, 32, 32, 48, 1, 2, true, true)
+BWD_V_TILE(Sm80BwdD192V128Small, 192, 128, 32, 32, 2, 2, 16, 16, 48, 2, 2, true, false)
 
-/* What follows from a tile. */
-template <typename Tile> struct Traits {
-    static constexpr int WARPS = Tile::WARPS_KV * Tile::WARPS_Q, THREADS = WARPS * LANES;
-    static constexpr int PANELS = (Tile::HEAD_DIM + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
+/* What follows from a width: of Q, K, dQ and dK, or of V, O, dO and dV. */
+template <typename Tile, int DIM> struct Width {
+    static constexpr int PANELS = (DIM + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
     static constexpr int KV_PANEL_BYTES = Tile::KV * ROW_BYTES, Q_PANEL_BYTES = Tile::Q * ROW_BYTES;
     static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
-    static constexpr int KEYS16 = Tile::WARP_KEYS / 16;
-    static constexpr int COLUMNS = Tile::HEAD_DIM / Tile::WARPS_Q; /* of a warp in dK and dV */
+    static constexpr int COLUMNS = DIM / Tile::WARPS_Q; /* of a warp in dK or dV */
     /* A warp's columns are a panel, or every WARPS_Q-th 16 columns: then it has the same lane offset in all panels. */
     static constexpr bool OWN_PANEL = COLUMNS == PANEL_COLUMNS;
     static constexpr int COLUMN16_STEP = OWN_PANEL ? 1 : Tile::WARPS_Q;
+    static_assert(COLUMNS % 16 == 0, "whole fragments");
+};
+
+/* What follows from a tile. */
+template <typename Tile> struct Traits : Width<Tile, Tile::HEAD_DIM> {
+    using OfV = Width<Tile, Tile::V_HEAD_DIM>;
+    static constexpr bool V_IS_AS_WIDE = Tile::HEAD_DIM == Tile::V_HEAD_DIM;
+    static constexpr int WARPS = Tile::WARPS_KV * Tile::WARPS_Q, THREADS = WARPS * LANES;
+    static constexpr int KEYS16 = Tile::WARP_KEYS / 16;
     static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;                      /* queries of a warp in the scores */
     static constexpr int CHUNK_Q = WARP_Q < Tile::CHUNK ? WARP_Q : Tile::CHUNK; /* of them at a time in registers */
     static constexpr bool EXCHANGE = Tile::WARPS_Q > 1; /* of P and dS between the warps with the same keys */
@@ -63,15 +78,15 @@ template <typename Tile> struct Traits {
     static constexpr int DQ_QUADS = Tile::DQ_ROWS / 16 * (Tile::DQ_COLUMNS / 8); /* of a warp at a time */
 
     static_assert(Tile::KV == Tile::WARPS_KV * Tile::WARP_KEYS, "the warps have all keys");
-    static_assert(COLUMNS % 16 == 0 && Tile::DQ_COLUMNS % 16 == 0 && WARP_Q % 16 == 0, "whole fragments");
+    static_assert(Tile::DQ_COLUMNS % 16 == 0 && WARP_Q % 16 == 0, "whole fragments");
     static_assert(Tile::Q <= PANEL_COLUMNS && ROW_STEP % Tile::Q == 0, "dS is one panel, padding is whole tiles");
     static_assert(DQ_PASSES * Tile::DQ_ROWS * DQ_WARPS_Q == Tile::Q, "dQ is divided among the warps");
 };
 
 template <typename Tile> struct Smem {
     using S = Traits<Tile>;
-    alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
-    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::Q_BYTES];
+    alignas(1024) unsigned char k[S::KV_BYTES], v[S::OfV::KV_BYTES]; /* at the end dK and dV, to be stored */
+    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::OfV::Q_BYTES];
     unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS + S::SUM_BUFFERS]
                     [S::KV_PANEL_BYTES]; /* [KV][Q]; then P where exchanged */
     float stats[S::STAGES][2 * Tile::Q]; /* lse2, then -D */

@@ -37,6 +37,12 @@ static struct family_tiling tiling_of(const struct attn_request *request, const 
     return sm80_tiling_of(request->problem, fused_sm80_fwd_kind(tile, request), false, tile->block_m, tile->block_n);
 }
 
+/* Whether a row is compiled for what is asked, head_dim of Q and K apart. */
+static bool is_compiled(const struct fused_sm80_fwd_tile *row, const struct attn_request *request)
+{
+    return sm80_has_v(request->problem, row->tile.head_dim, row->v_head_dim) && kernels_of(row, request)[0] != NULL;
+}
+
 /* A row is compiled for dense attention with its head_dim, or for the family with those from the next narrower row's
  * on, or for both. */
 static bool takes(const struct attn_request *request, const struct attn_tile *tile)
@@ -44,26 +50,24 @@ static bool takes(const struct attn_request *request, const struct attn_tile *ti
     int narrowest = INT32_MAX;
 
     for (const struct attn_tile *row = NULL; (row = attn_next_tile(&fused_sm80_fwd_tiles, row)) != NULL;)
-        if (kernels_of((const struct fused_sm80_fwd_tile *)row, request)[0] != NULL &&
+        if (is_compiled((const struct fused_sm80_fwd_tile *)row, request) &&
             row->head_dim >= request->problem->head_dim && row->head_dim < narrowest)
             narrowest = row->head_dim;
-    return tile->head_dim == narrowest && kernels_of((const struct fused_sm80_fwd_tile *)tile, request)[0] != NULL;
+    return tile->head_dim == narrowest && is_compiled((const struct fused_sm80_fwd_tile *)tile, request);
 }
 
-static const void *const lists[] = {fused_sm80_fwd_d32,
-                                    fused_sm80_fwd_d64,
-                                    fused_sm80_fwd_d96,
-                                    fused_sm80_fwd_d128,
-                                    fused_sm80_fwd_d192,
-                                    fused_sm80_fwd_d256,
-                                    NULL};
+static const void *const lists[] = {fused_sm80_fwd_d32,     fused_sm80_fwd_d64,      fused_sm80_fwd_d96,
+                                    fused_sm80_fwd_d128,    fused_sm80_fwd_d192,     fused_sm80_fwd_d256,
+                                    fused_sm80_fwd_d64x128, fused_sm80_fwd_d192x128, NULL};
 const struct attn_tile_table fused_sm80_fwd_tiles = {"forward", lists, sizeof *fused_sm80_fwd_d64, NULL, takes};
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const struct fused_sm80_fwd_tile *tile = attn_choose_tile(&fused_sm80_fwd_tiles, request, why);
 
+    if (sm80_check_v(request, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
+    const struct fused_sm80_fwd_tile *tile = attn_choose_tile(&fused_sm80_fwd_tiles, request, why);
     if (tile == NULL || sm80_check_family(request, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)

@@ -95,6 +95,7 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void compute_dense(const Params &params, Smem<Tile> &smem)
 {
     using Shape = CopyTraits<Tile>;
+    static_assert(Traits<Tile>::V_IS_AS_WIDE, "copies and stores are of one width");
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N, STAGE_BYTES = Traits<Tile>::STAGE_BYTES;
     const int lane = threadIdx.x % WARP, warp_offset = threadIdx.x / WARP * Traits<Tile>::ROWS;
     const WorkTile work = work_tile_of_block(params, M, blockIdx.x);
@@ -160,6 +161,7 @@ __device__ __forceinline__ void compute_dense(const Params &params, Smem<Tile> &
 template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> &smem)
 {
+    static_assert(Traits<Tile>::V_IS_AS_WIDE, "one head_dim is known at run time");
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N, STAGE_BYTES = Traits<Tile>::STAGE_BYTES;
     __shared__ BlockFacts facts;
     const fused_sm80_family &family = params.family;

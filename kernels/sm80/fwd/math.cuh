@@ -18,7 +18,7 @@ template <typename Tile> __device__ __forceinline__ void clear(Accumulators<Tile
             acc.max_log2[m][i / 2] = -INFINITY;
             acc.sum[m][i] = 0.0f;
 #pragma unroll
-            for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
+            for (int d = 0; d < Traits<Tile>::V_CHUNKS; ++d)
                 acc.o[m][d][i] = 0.0f;
         }
 }
@@ -204,7 +204,7 @@ template <typename Tile> __device__ __forceinline__ void rescale(Accumulators<Ti
         for (int i = 0; i < 4; ++i)
             acc.sum[m][i] *= alpha.x[m][i / 2];
 #pragma unroll
-        for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
+        for (int d = 0; d < Traits<Tile>::V_CHUNKS; ++d)
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 acc.o[m][d][i] *= alpha.x[m][i / 2];
@@ -235,7 +235,7 @@ __device__ __forceinline__ void compute_p(Probabilities<Tile> &probabilities, Ac
 
 template <typename Tile> __device__ __forceinline__ void load_v(uint32_t (&v)[4], uint32_t v_lane, int i)
 {
-    ldmatrix_x4_trans(v, fragment<Tile::STAGE_KEYS>(v_lane, i / Traits<Tile>::D_SLICES, i % Traits<Tile>::D_SLICES));
+    ldmatrix_x4_trans(v, fragment<Tile::STAGE_KEYS>(v_lane, i / Traits<Tile>::V_SLICES, i % Traits<Tile>::V_SLICES));
 }
 
 /* Drops elements of 16 keys of P. */
@@ -257,14 +257,14 @@ __device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const
     }
 }
 
-/* P and O += P V. Step i takes 16 keys times d slice i % D_SLICES; V is fetched PREFETCH steps before. */
+/* P and O += P V. Step i takes 16 keys times d slice i % V_SLICES; V is fetched PREFETCH steps before. */
 template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores<Tile> &scores,
                                            const RowValues<Tile> &base, uint32_t (&v)[PREFETCH + 1][4], uint32_t v_lane,
                                            const Params &params, const FamilyTile &tile)
 {
     const float scale_log2 = params.scale_log2;
-    constexpr int D_SLICES = Traits<Tile>::D_SLICES, STEPS = Traits<Tile>::N_SLICES * D_SLICES;
+    constexpr int V_SLICES = Traits<Tile>::V_SLICES, STEPS = Traits<Tile>::N_SLICES * V_SLICES;
     constexpr int PIECES = 2 * Traits<Tile>::ROW_TILES; /* of 16 keys */
     Probabilities<Tile> probabilities;
 
@@ -273,7 +273,7 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
         compute_p<T, Tile, Attributes>(probabilities, acc, base, scores, scale_log2, i);
 #pragma unroll
     for (int i = 0; i < STEPS; ++i) {
-        const int n = i / D_SLICES, d = i % D_SLICES;
+        const int n = i / V_SLICES, d = i % V_SLICES;
         const uint32_t(&b)[4] = v[i % (PREFETCH + 1)];
         if (d == 0 && has_dropout<Attributes>(params.family))
             drop_p<Tile>(probabilities, params.family, tile, n);
@@ -283,7 +283,7 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
         for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m) {
             mma_m16n8k16<T>(acc.o[m][2 * d], probabilities.p[m][n], b[0], b[1]);
             mma_m16n8k16<T>(acc.o[m][2 * d + 1], probabilities.p[m][n], b[2], b[3]);
-            if (SUM_BY_MMA<T, Tile, Attributes> && d == D_SLICES - 1) {
+            if (SUM_BY_MMA<T, Tile, Attributes> && d == V_SLICES - 1) {
                 const uint32_t one = pack2<T>(1.0f, 1.0f);
                 mma_m16n8k16<T>(acc.sum[m], probabilities.p[m][n], one, one);
             }
@@ -294,7 +294,7 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
             __syncwarp();
         if (n + 1 < Traits<Tile>::N_SLICES) {
 #pragma unroll
-            for (int j = d * PIECES / D_SLICES; j < (d + 1) * PIECES / D_SLICES; ++j)
+            for (int j = d * PIECES / V_SLICES; j < (d + 1) * PIECES / V_SLICES; ++j)
                 compute_p<T, Tile, Attributes>(probabilities, acc, base, scores, scale_log2, (n + 1) * PIECES + j);
         }
     }

@@ -10,12 +10,18 @@
 
 namespace sm80_fwd {
 
-/* How a block's threads copy rows: PASS_CHUNKS chunks of COPY_STEP rows at once. */
+/* How a block's threads copy rows of Q and K: PASS_CHUNKS chunks of COPY_STEP rows at once. */
 template <typename Tile> struct SparseShape : Traits<Tile> {
-    static constexpr int CHUNKS = Traits<Tile>::CHUNKS, PASS_CHUNKS = Traits<Tile>::THREADS % CHUNKS == 0 ? CHUNKS : 8;
+    static constexpr int CHUNKS = Traits<Tile>::CHUNKS;
+    static constexpr int PASS_CHUNKS = Traits<Tile>::V_IS_AS_WIDE && Traits<Tile>::THREADS % CHUNKS == 0 ? CHUNKS : 8;
     static constexpr int COPY_STEP = Traits<Tile>::THREADS / PASS_CHUNKS;
     static_assert(COPY_STEP % 8 == 0, "the swizzle of a thread's chunk is the same in all its rows");
     static_assert(PASS_CHUNKS == CHUNKS || PASS_CHUNKS == 8, "a pass is whole rows or a panel");
+};
+
+/* The same of V, in passes as those of K, so that a thread has the same chunk and rows. */
+template <typename Tile> struct SparseShapeOfV : SparseShape<Tile> {
+    static constexpr int CHUNKS = Traits<Tile>::V_CHUNKS;
 };
 
 /* Where the thread's first chunk goes in a tile of ROWS rows, and where it comes from: from row `row` of a head on. */
@@ -70,6 +76,7 @@ __device__ __forceinline__ void sparse_copy(uint32_t to, const T *from, int64_t 
 /* Loads the tiles of K and V that it is told. Addresses are computed anew each time: five registers less. */
 template <typename T, typename Tile> struct SparseLoader {
     using Shape = SparseShape<Tile>;
+    using ShapeOfV = SparseShapeOfV<Tile>;
     static constexpr int N = Tile::BLOCK_N;
     static constexpr uint32_t V_OFFSET = STAGES * Traits<Tile>::STAGE_BYTES;
     const volatile BlockFacts *facts;
@@ -82,9 +89,9 @@ template <typename T, typename Tile> struct SparseLoader {
         const uint32_t own = to + sparse_offset<Shape, N>();
         sparse_copy<T, Shape, N, CHECKED>(own, sparse_source<T, Shape>(facts->k, tile * N, params.k_strides.row),
                                           params.k_strides.row, is_whole, params.k, rows);
-        sparse_copy<T, Shape, N, CHECKED>(own + V_OFFSET,
-                                          sparse_source<T, Shape>(facts->v, tile * N, params.v_strides.row),
-                                          params.v_strides.row, is_whole, params.v, rows);
+        sparse_copy<T, ShapeOfV, N, CHECKED>(own + V_OFFSET,
+                                             sparse_source<T, ShapeOfV>(facts->v, tile * N, params.v_strides.row),
+                                             params.v_strides.row, is_whole, params.v, rows);
     }
 
     __device__ __forceinline__ void copy_whole(const Params &params) const { copy_tile<false>(params, N); }

@@ -39,11 +39,24 @@ constexpr int PREFETCH = 2;                    /* by how many fragments of K and
 #define FWD_TILES_D256(ROW)                                                                                            \
     ROW(256, 128, 64, 8, 1, 192, NO, YES, YES, YES, NO)                                                                \
     ROW(256, 64, 32, 4, 2, 96, NO, NO, NO, YES, YES)
+/* The same of a V whose head_dim, the second number, is not that of Q and K; compiled as Sparse and Window. */
+#define FWD_TILES_D64X128(ROW)                                                                                         \
+    ROW(64, 128, 128, 64, 4, 2, 96)                                                                                    \
+    ROW(64, 128, 128, 32, 4, 2, 64)
+#define FWD_TILES_D192X128(ROW)                                                                                        \
+    ROW(192, 128, 256, 64, 8, 1, 192)                                                                                  \
+    ROW(192, 128, 256, 32, 8, 1, 144)                                                                                  \
+    ROW(192, 128, 128, 32, 4, 2, 96)
 
 #define TILE_STRUCT(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY, SCORE)                             \
     struct FwdD##DIM##M##ROWS##N##KEYS {                                                                               \
-        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS, WARPS = W,             \
-                             BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                                     \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS,      \
+                             WARPS = W, BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                          \
+    };
+#define V_TILE_STRUCT(DIM, V_DIM, ROWS, KEYS, W, BLOCKS, KB)                                                           \
+    struct FwdD##DIM##X##V_DIM##M##ROWS##N##KEYS {                                                                     \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS,    \
+                             WARPS = W, BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                          \
     };
 FWD_TILES_D32(TILE_STRUCT)
 FWD_TILES_D64(TILE_STRUCT)
@@ -51,6 +64,8 @@ FWD_TILES_D96(TILE_STRUCT)
 FWD_TILES_D128(TILE_STRUCT)
 FWD_TILES_D192(TILE_STRUCT)
 FWD_TILES_D256(TILE_STRUCT)
+FWD_TILES_D64X128(V_TILE_STRUCT)
+FWD_TILES_D192X128(V_TILE_STRUCT)
 
 /* KEYS of the keys of a stage. */
 template <typename Tile, int KEYS> struct PieceOf : Tile {
@@ -61,13 +76,16 @@ template <typename Tile> struct Traits {
     static constexpr int THREADS = Tile::WARPS * WARP;
     static constexpr int ROWS = Tile::BLOCK_M / Tile::WARPS; /* of a warp */
     static constexpr int ROW_TILES = ROWS / 16;
-    static constexpr int D_SLICES = Tile::HEAD_DIM / 16;
+    static constexpr bool V_IS_AS_WIDE = Tile::HEAD_DIM == Tile::V_HEAD_DIM; /* V and O are as wide as Q and K */
+    static constexpr int WIDEST = Tile::HEAD_DIM > Tile::V_HEAD_DIM ? Tile::HEAD_DIM : Tile::V_HEAD_DIM;
+    static constexpr int D_SLICES = Tile::HEAD_DIM / 16, V_SLICES = Tile::V_HEAD_DIM / 16;
     static constexpr int N_SLICES = Tile::BLOCK_N / 16;
-    static constexpr int CHUNKS = Tile::HEAD_DIM / 8;                                     /* of 16 bytes in a row */
-    static constexpr int PANELS = (Tile::HEAD_DIM + 63) / 64, ROW_ELEMENTS = PANELS * 64; /* in shared memory */
+    /* Of 16 bytes in a row of Q and K, of V and O. */
+    static constexpr int CHUNKS = Tile::HEAD_DIM / 8, V_CHUNKS = Tile::V_HEAD_DIM / 8;
+    static constexpr int ROW_ELEMENTS = (WIDEST + 63) / 64 * 64; /* in shared memory, of all arrays */
     static constexpr int STAGE_BYTES = Tile::STAGE_KEYS * ROW_ELEMENTS * 2;
     static_assert(ROWS % 16 == 0 && Tile::BLOCK_N % 16 == 0, "a warp owns whole 16-row tiles");
-    static_assert(Tile::HEAD_DIM % 16 == 0, "a row is whole fragments");
+    static_assert(Tile::HEAD_DIM % 16 == 0 && Tile::V_HEAD_DIM % 16 == 0, "a row is whole fragments");
 };
 
 /* The same with what copies of whole rows need, which are whole 128-byte panels. */
@@ -110,7 +128,7 @@ template <int ROW_TILES, int CHUNKS> struct AccumulatorsOf {
     float max_log2[ROW_TILES][2]; /* the maximum in use, times scale_log2; rows lane / 4 and + 8 */
     float sum[ROW_TILES][4];      /* of P over this lane's columns */
 };
-template <typename Tile> using Accumulators = AccumulatorsOf<Traits<Tile>::ROW_TILES, Traits<Tile>::CHUNKS>;
+template <typename Tile> using Accumulators = AccumulatorsOf<Traits<Tile>::ROW_TILES, Traits<Tile>::V_CHUNKS>;
 
 template <typename Tile> struct Scores {
     float s[Traits<Tile>::ROW_TILES][Tile::BLOCK_N / 8][4];

@@ -97,13 +97,14 @@ template <typename T, typename Tile, bool ADVANCES> struct WindowLoader : Sparse
 
 template <typename T, typename Tile> struct WindowLoader<T, Tile, true> : SparseLoader<T, Tile> {
     using Shape = SparseShape<Tile>;
+    using ShapeOfV = SparseShapeOfV<Tile>;
     const T *k, *v; /* this thread's chunk of the next tile */
     uint32_t own;   /* its address in stage 0 of K */
 
     __device__ __forceinline__ void start(const Params &params, uint32_t stages)
     {
         k = sparse_source<T, Shape>(this->facts->k, this->tile * Tile::BLOCK_N, params.k_strides.row);
-        v = sparse_source<T, Shape>(this->facts->v, this->tile * Tile::BLOCK_N, params.v_strides.row);
+        v = sparse_source<T, ShapeOfV>(this->facts->v, this->tile * Tile::BLOCK_N, params.v_strides.row);
         own = stages + sparse_offset<Shape, Tile::BLOCK_N>();
     }
 
@@ -117,10 +118,18 @@ template <typename T, typename Tile> struct WindowLoader<T, Tile, true> : Sparse
         constexpr int N = Tile::BLOCK_N;
         const uint32_t to = this->to;
         sparse_copy_and_advance<T, Shape, N, false>(to, k, params.k_strides.row, this->is_whole, NULL, N);
-        sparse_copy_and_advance<T, Shape, N, false>(to + this->V_OFFSET, v, params.v_strides.row, this->is_whole, NULL,
-                                                    N);
+        sparse_copy_and_advance<T, ShapeOfV, N, false>(to + this->V_OFFSET, v, params.v_strides.row, this->is_whole,
+                                                       NULL, N);
     }
 };
+
+/* Where the stage of a tile begins. With V of another head_dim a choice: the product takes a register more, which tiles
+ * of 256 x 64 do not have. */
+template <typename Tile> __device__ __forceinline__ uint32_t window_stage(int tile)
+{
+    constexpr int BYTES = Traits<Tile>::STAGE_BYTES;
+    return Traits<Tile>::V_IS_AS_WIDE ? tile % STAGES * BYTES : tile % STAGES != 0 ? BYTES : 0;
+}
 
 /* Work is found again where it is needed: then it takes no registers in between. Tile n is in stage n % STAGES, but the
  * second of two cut tiles in the other one than the first. */
@@ -129,7 +138,7 @@ __device__ __forceinline__ void compute_window(const Params &params, Smem<Tile> 
 {
     using Shape = SparseShape<Tile>;
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N, STAGE_BYTES = Traits<Tile>::STAGE_BYTES;
-    constexpr bool HAS_REGISTERS = Tile::HEAD_DIM != 128; /* for addresses and bounds over the loop */
+    constexpr bool HAS_REGISTERS = Tile::V_HEAD_DIM != 128; /* for addresses and bounds over the loop */
     __shared__ WindowBlock shared;
     const volatile WindowBlock &block = shared;
     const int lane = threadIdx.x % WARP, warp_offset = threadIdx.x / WARP * Traits<Tile>::ROWS;
@@ -167,8 +176,8 @@ __device__ __forceinline__ void compute_window(const Params &params, Smem<Tile> 
     const int whole_end = block.whole_end, loaded_end = block.loaded_end;
     while (loader.tile < (HAS_REGISTERS ? whole_end : block.whole_end)) {
         wait_for_tile();
-        at.k = k_lane + loader.tile % STAGES * STAGE_BYTES;
-        at.v = v_lane + loader.tile % STAGES * STAGE_BYTES;
+        at.k = k_lane + window_stage<Tile>(loader.tile);
+        at.v = v_lane + window_stage<Tile>(loader.tile);
         ++loader.tile;
         loader.aim(shared_address(smem.k), loader.tile);
         loader.is_whole = loader.tile < (HAS_REGISTERS ? loaded_end : block.loaded_end);

@@ -107,9 +107,10 @@ template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, const Params &params,
                                              const FamilyWork &work, uint16_t *s_o)
 {
-    constexpr bool BY_PANELS = Attributes::FAMILY || WARP % Traits<Tile>::CHUNKS != 0;
-    constexpr int CHUNKS = BY_PANELS ? 8 : Traits<Tile>::CHUNKS; /* that one store of a warp takes from a row */
-    constexpr int ROWS_AT_ONCE = WARP / CHUNKS, PANELS = BY_PANELS ? Traits<Tile>::PANELS : 1;
+    constexpr int ROW_CHUNKS = Traits<Tile>::V_CHUNKS;
+    constexpr bool BY_PANELS = Attributes::FAMILY || WARP % ROW_CHUNKS != 0;
+    constexpr int CHUNKS = BY_PANELS ? 8 : ROW_CHUNKS; /* that one store of a warp takes from a row */
+    constexpr int ROWS_AT_ONCE = WARP / CHUNKS, PANELS = BY_PANELS ? (ROW_CHUNKS + 7) / 8 : 1;
     constexpr int PANEL_BYTES = Tile::BLOCK_M * 128;
     const int thread = forget(threadIdx.x), lane = thread % WARP, warp_row = thread / WARP * Traits<Tile>::ROWS;
     const int first_row = work.first_row + warp_row, rows = work.sequence.q_len - first_row;
@@ -136,7 +137,7 @@ __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, cons
         }
     __syncwarp(); /* all lanes have read their Q */
 #pragma unroll
-    for (int d = 0; d < Traits<Tile>::CHUNKS; ++d) {
+    for (int d = 0; d < ROW_CHUNKS; ++d) {
         const uint32_t to = shared + swizzle_128b(lane / 4, d % 8) + lane % 4 * 4; /* as of all rows eight further */
 #pragma unroll
         for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)

@@ -146,7 +146,8 @@ static const struct {
          ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_ALIBI | ATTN_WITH_BIAS | ATTN_WITH_DBIAS | ATTN_WITH_INVARIANT |
          ATTN_WITH_FAST | ATTN_WITH_FEWER_OUTPUTS | ATTN_WITH_PACKED_ROWS | ATTN_WITH_CACHE_DTYPE},
     {"fused_sm80", ATTN_CUDA,
-     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
+         ATTN_WITH_V_HEAD_DIM},
     {"fused_sm90", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK | ATTN_WITH_SOFTCAP},
     {"naive", ATTN_CPU,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
@@ -586,7 +587,7 @@ static void every_tile_rounds_dq(void **state)
             const bool is_family = row->main[SM80_SPARSE][bf16] != NULL ||
                                    row->main[SM80_SPARSE_DROPOUT][bf16] != NULL || row->main[SM80_FAMILY][bf16] != NULL;
             assert_true(is_family || row->main[SM80_DENSE][bf16] != NULL);
-            if (row->tile.head_dim == 64 || row->tile.head_dim == 128) {
+            if ((row->tile.head_dim == 64 || row->tile.head_dim == 128) && row->v_head_dim == row->tile.head_dim) {
                 assert_non_null(row->convert[0][bf16]);
                 assert_int_equal(row->main[SM80_DENSE][bf16] == NULL,
                                  strstr(row->tile.shown.summary, "not dense attention") != NULL);
