@@ -213,6 +213,14 @@ verify_stage() {
         done
         checked score-softcap "${score[@]}" --seqlen 700 --softcap 30 --alibi --sink --causal=both
         checked score-mask "${score[@]}" --seqlen 700 --block-mask random:0.5 --alibi --sink --causal=both
+        # V of another head dim: rows without keys, windows, packed sequences, masks; every length beside a tile's.
+        score=(--impl fused_sm80 --d 64x128,192x128 --dtype fp16,bf16 --heads 4 --kv-heads 2 --mode fwd,bwd)
+        checked v-lengths "${score[@]}" --seqlen 129,1650 --kv-len 1025 --causal=both --window-left none,100
+        checked v-packed "${score[@]}" --causal=both \
+            --lengths list:0x128:128x0:127x129:128:129x127:1:300x700:700x300:0:64:65x63:1x1000
+        checked v-mask "${score[@]}" --seqlen 700 --block-mask random:0.5 --causal=both
+        step v-random "$fabench" verify --device cuda:0 --random 1000 --seed 1 --d 64x128,192x128 --mode fwd,bwd \
+            --impl fused_sm80,fused_sm80:smem_99kb --out none
     fi
     step random-decode-sm80 "$fabench" verify --device cuda:0 --random 1000 --seed 1 --mode decode --d 64,128,256 \
         --impl fused_sm80,fused_sm80:smem_99kb --out none
@@ -367,7 +375,7 @@ kernels() {
         [ "$1" = fwd ] || options=(--dtype fp16,bf16) # which load keys in different orders
         tiles=$(tiles_here | grep ":$1_" || true)
         options+=(--mode "$1" --impl "$(paste -sd, <<<"$tiles")"
-            --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
+            --d "$(sed 's/.*_d\([0-9x]*\)_.*/\1/' <<<"$tiles" | sort -u | paste -sd,)")
         ;;
     det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;; # kernels of its own
     decode) options+=(--mode decode --d 64,128,256 --impl "$(fused_here),fused_sm90:invariant") ;;
