@@ -96,9 +96,9 @@ class Rounds:
         return times_ms
 
 
-def run_fabench(program, impl, arguments, environment=None):
-    """The row of one problem in a fresh process, which prints its CSV: a dictionary of texts."""
-    command = [program, "--impl", impl, *arguments, "--plot", "none", "--out", "none", "--csv", "-"]
+def run_fabench_for(program, impls, arguments, environment=None):
+    """The rows of one problem in a fresh process, which prints its CSV: a dictionary of texts for each."""
+    command = [program, "--impl", ",".join(impls), *arguments, "--plot", "none", "--out", "none", "--csv", "-"]
     try:
         done = subprocess.run(command, env=environment or os.environ, capture_output=True, text=True, timeout=300)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -107,10 +107,17 @@ def run_fabench(program, impl, arguments, environment=None):
         raise Failure(6, f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
     lines = done.stdout.splitlines()
     header = next((i for i, line in enumerate(lines) if {"impl", "tflops"} <= set(line.split(","))), None)
-    rows = [] if header is None else [row for row in csv.DictReader(lines[header:]) if row.get("impl") == impl]
-    if len(rows) != 1 or not rows[0].get("tflops"):
-        raise Failure(6, f"{' '.join(command)}: no row of {impl} with tflops on stdout")
-    return rows[0]
+    rows = [] if header is None else list(csv.DictReader(lines[header:]))
+    found = [[row for row in rows if row.get("impl") == impl] for impl in impls]
+    for impl, own in zip(impls, found):
+        if len(own) != 1 or not own[0].get("tflops"):
+            raise Failure(6, f"{' '.join(command)}: no row of {impl} with tflops on stdout")
+    return [own[0] for own in found]
+
+
+def run_fabench(program, impl, arguments, environment=None):
+    """The same of one implementation."""
+    return run_fabench_for(program, [impl], arguments, environment)[0]
 
 
 def live_ratio(ours, theirs):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/fused_vs_flash2.py, scripts/cudnn_vs_pytorch.py and scripts/decode_vs_fa3.py: which problems both sides are
-# asked for, ratios, bars, files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say
+# scripts/fused_vs_flash2.py, cudnn_vs_pytorch.py, decode_vs_fa3.py and eight_bits_vs_fa3.py: which problems both sides
+# are asked for, ratios, bars, files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say
 # FAKE_TORCH_MS and FAKE_MS.
 . "$(dirname "$0")/lib.sh"
 
@@ -11,14 +11,19 @@ touch nvidia/cudnn/__init__.py nvidia/cudnn/lib/libcudnn.so.9
 export PYTHONPATH=$root/tests/fake/python:$tmp PYTHONDONTWRITEBYTECODE=1
 export FAKE_TORCH_CALLS=$tmp/calls FAKE_TORCH_MS=2 FAKE_MS=2 FAKE_CHECK=pass
 
-# Answers with a row of the implementation that --impl names: 4e12 FLOP, so 2 ms are 2000 TFLOPS.
+# Answers with a row of each implementation that --impl names: 4e12 FLOP, so 2 ms are 2000 TFLOPS; NAME:fast takes
+# FAKE_FAST_MS.
 cat >fake_fabench <<'END'
 #!/usr/bin/env bash
 echo "$*" >>asked
 [ "$2" = "${FAKE_REFUSED-}" ] && { echo 'refused here' >&2; exit 6; }
 echo 'a line before'
-echo 'impl,cudnn,check,time_ms,flops,tflops,gemm_tflops,pct_of_read'
-echo "$2,9.19.0,$FAKE_CHECK,$FAKE_MS,4e12,$(awk "BEGIN { print 4000 / $FAKE_MS }"),${FAKE_GEMM-700},90"
+echo 'impl,cudnn,check,time_ms,flops,tflops,gemm_tflops,pct_of_read,variant,sm_clock_mhz'
+for impl in ${2//,/ }; do
+    ms=$FAKE_MS
+    [[ $impl == *:fast ]] && ms=$FAKE_FAST_MS
+    echo "$impl,9.19.0,$FAKE_CHECK,$ms,4e12,$(awk "BEGIN { print 4000 / $ms }"),${FAKE_GEMM-700},90,tile,1980"
+done
 END
 chmod +x fake_fabench
 
@@ -189,5 +194,38 @@ for wrong in '--shape 3x2' '--batch 0' '--kv-len x'; do
     fa3 $wrong
     expect_code 2
 done
+
+# ---- eight_bits_vs_fa3 ----
+eight() { python_run eight_bits_vs_fa3.py --fabench ./fake_fabench --library library.so "$@"; }
+FAKE_MS=2 FAKE_FAST_MS=1.9 FAKE_TORCH_MS=2.2 eight --csv eight.csv --d 128 --seqlen 4k
+expect_code 0
+expect "the points" test "$(wc -l <asked)" -eq 2
+expect_stdout '^d128 full +4096 +2000\.0 fast +2105\.3 FA3 +1818\.2 +ratio 1\.1000 fast 1\.1579, over fast 0\.9500$'
+expect "the row" grep -qx \
+    '128,causal,4096,16,16,tile,2.0000,1.9000,2.2000,2000.0,2105.3,1818.2,1.1000,1.1579,0.9500,1980' eight.csv
+expect "asked for in fabench" grep -q -- \
+    '--impl fused_sm90,fused_sm90:fast .* e4m3 --fp8-scale head --d 128 --causal=yes .*--batch 4 --shape 16x16' asked
+expect "asked for in PyTorch" grep -q \
+    '^fa3_forward query=4x4096x16x128 .*is_causal=True num_splits=1 q_descale=4x16 k_descale=4x16 v_descale=4x16' calls
+# Below the bar of :fast, of sums in fp32, and of one beside the other; at 1024 tokens of d128 sums in fp32 have none.
+for case in '128 4k 1.0 1.9 1.95' '128 4k 2 1.7 1.95' '64 4k 2 1.95 2.2' '64 4k 2 1.7 2.2' '128 4k 2 1.8 2.2' \
+    '128 1k 2 1.9 1.9'; do
+    read -r d n ms fast theirs <<<"$case"
+    FAKE_MS=$ms FAKE_FAST_MS=$fast FAKE_TORCH_MS=$theirs eight --d "$d" --seqlen "$n"
+    expect_code 1
+    expect "measured three times" test "$(wc -l <asked)" -eq 6
+done
+FAKE_MS=2 FAKE_FAST_MS=1.9 FAKE_TORCH_MS=1.995 eight --d 128 --seqlen 1k
+expect_code 0
+FAKE_MS=2 FAKE_FAST_MS=1.9 FAKE_TORCH_MS=1.9 eight --d 128 --seqlen 1k --once
+expect_code 1
+expect "measured once" test "$(wc -l <asked)" -eq 2
+FAKE_MS=2 FAKE_FAST_MS=1.9 FAKE_CHECK=fail eight --d 128 --seqlen 1k
+expect_code 6
+expect_stderr '^eight_bits_vs_fa3: the check of fused_sm90 says fail$'
+eight --csv no/eight.csv
+expect_code 7
+eight --d x
+expect_code 2
 
 finish

@@ -9,6 +9,7 @@ import types
 
 __version__ = "2.11.0"
 float16, bfloat16, int32, int64, uint8 = "float16", "bfloat16", "int32", "int64", "uint8"
+float8_e4m3fn = "float8_e4m3fn"
 
 
 class Tensor:
@@ -19,6 +20,12 @@ class Tensor:
         return self
 
     def fill_(self, _value):
+        return self
+
+    def clamp(self, _least, _most):
+        return self
+
+    def mul(self, _factor):
         return self
 
     def transpose(self, a, b):
@@ -48,8 +55,12 @@ def randn(shape, generator=None, device=None, dtype=None):
     return Tensor(shape)
 
 
-def empty_like(other):
+def empty_like(other, dtype=None):
     return Tensor(other.shape)
+
+
+def full(shape, _value, device=None):
+    return Tensor(shape)
 
 
 def empty(count, dtype=None, device=None):
@@ -100,7 +111,8 @@ def _scaled_dot_product_cudnn_attention_backward(grad_out, query, key, value, ou
     return query, key, value
 
 
-def fa3_forward(query, key, value, out=None, seqused_k=None, softmax_scale=None, is_causal=False, num_splits=1):
+def fa3_forward(query, key, value, out=None, seqused_k=None, softmax_scale=None, is_causal=False, num_splits=1,
+                q_descale=None, k_descale=None, v_descale=None):
     """The operator of the wheel fa3-fwd."""
     note("fa3_forward", locals())
     return out, "lse"
