@@ -69,27 +69,39 @@ __device__ __forceinline__ TileRange range_of(const Params &params, const Sequen
 
 /* Where sequences begin, in shared memory: a block reads those of as many as it has threads at once. */
 struct Starts {
-    int q[THREADS + 1], k[THREADS + 1];
+    static constexpr int WARPS = THREADS / LANES;
+    int q[THREADS + WARPS + 2], k[THREADS + WARPS + 2];
+
+    /* Number i, so that those of number WARPS l + w for each lane l are in different banks. */
+    __device__ __forceinline__ static int at(int i) { return i + i / WARPS; }
 };
 
-/* All threads of a block call it: each(sequence, lane) in all lanes of the warp whose turn it is. */
-template <typename Each>
-__device__ __forceinline__ void for_each_sequence(Starts &starts, const family_lengths &lengths, const Each &each)
+/* All threads of a block call it: each(sequence, lane) in all lanes of the warp whose turn it is. SKIPS_EMPTY: not for
+ * sequences without own tiles. A lane looks at one of 32 sequences of its warp, so that these cost nothing. */
+template <bool SKIPS_EMPTY, typename Each>
+__device__ __forceinline__ void for_each_sequence(Starts &starts, const Params &params, const Each &each)
 {
-    const int thread = threadIdx.x;
+    const int thread = threadIdx.x, warp = thread / LANES, lane = thread % LANES;
+    const family_lengths &lengths = params.lengths;
 
     for (int first = 0; first < lengths.batch; first += THREADS) {
         const int count = min(THREADS, lengths.batch - first);
         __syncthreads(); /* those of the sequences before have been read */
         for (int i = thread; i <= count; i += THREADS) {
-            starts.q[i] = lengths.cu_seqlens_q[first + i];
-            starts.k[i] = lengths.cu_seqlens_k[first + i];
+            starts.q[Starts::at(i)] = lengths.cu_seqlens_q[first + i];
+            starts.k[Starts::at(i)] = lengths.cu_seqlens_k[first + i];
         }
         __syncthreads();
-        for (int i = thread / LANES; i < count; i += THREADS / LANES) {
-            const int q_first = starts.q[i], k_first = starts.k[i];
-            each(Sequence{first + i, starts.q[i + 1] - q_first, starts.k[i + 1] - k_first, q_first, k_first},
-                 thread % LANES);
+        const int own = lane * Starts::WARPS + warp;
+        bool has_tiles = own < count;
+        if (SKIPS_EMPTY && has_tiles) {
+            const int *const begins = params.own_is_keys ? starts.k : starts.q;
+            has_tiles = begins[Starts::at(own + 1)] > begins[Starts::at(own)];
+        }
+        for (unsigned left = __ballot_sync(0xffffffffu, has_tiles); left != 0; left &= left - 1) {
+            const int i = (__ffs(left) - 1) * Starts::WARPS + warp, here = Starts::at(i), next = Starts::at(i + 1);
+            const int q_first = starts.q[here], k_first = starts.k[here];
+            each(Sequence{first + i, starts.q[next] - q_first, starts.k[next] - k_first, q_first, k_first}, lane);
         }
     }
 }
@@ -101,7 +113,7 @@ __global__ void __launch_bounds__(THREADS, 1) schedule_work(const __grid_constan
     __shared__ Starts starts;
     const int thread = threadIdx.x;
     const auto for_each = [&](const auto &each) {
-        for_each_sequence(starts, params.lengths, [&](const Sequence &s, int lane) {
+        for_each_sequence<true>(starts, params, [&](const Sequence &s, int lane) {
             const int len = params.own_is_keys ? s.kv_len : s.q_len;
             const int tiles = len / params.own_tile + (len % params.own_tile != 0);
             for (int tile = lane; tile < tiles; tile += LANES) {
@@ -125,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, 1) schedule_work(const __grid_constan
         params.order.work[at] = {-1, 0, 0};
     if (params.order.row_blocks == NULL)
         return;
-    for_each_sequence(starts, params.lengths, [&](const Sequence &s, int lane) {
+    for_each_sequence<false>(starts, params, [&](const Sequence &s, int lane) {
         const int end = (s.q_first + s.q_len) / params.row_block + s.number + 1;
         for (int i = s.q_first / params.row_block + s.number + lane; i < end; i += LANES)
             params.order.row_blocks[i] = s.number;
