@@ -13,6 +13,7 @@
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
  * sequence at a multiple of row_block rows, block cu_seqlens_q[b] / row_block + b. */
+#include "kernels/device/grid_order.cuh"
 #include "kernels/family/block_mask.cuh"
 #include "kernels/family/schedule.h"
 #include "kernels/family/tile_lists.cuh"
@@ -23,6 +24,14 @@ using namespace family;
 using Params = family_schedule;
 
 constexpr int THREADS = FAMILY_SCHEDULE_THREADS, CLASSES = THREADS, LANES = 32;
+
+/* The main kernel may start, where it is launched so (kernels/common/launch.h), and wait for the lists. */
+__device__ __forceinline__ void let_main_start()
+{
+#if __CUDA_ARCH__ >= 900
+    device::grid_let_next_start();
+#endif
+}
 
 /* ---- the sort ---------------------------------------------------------------------------------------------------- */
 
@@ -112,6 +121,7 @@ __global__ void __launch_bounds__(THREADS, 1) schedule_work(const __grid_constan
 {
     __shared__ Starts starts;
     const int thread = threadIdx.x;
+    let_main_start();
     const auto for_each = [&](const auto &each) {
         for_each_sequence<true>(starts, params, [&](const Sequence &s, int lane) {
             const int len = params.own_is_keys ? s.kv_len : s.q_len;
@@ -252,6 +262,7 @@ __global__ void __launch_bounds__(FAMILY_LISTS_THREADS) list_tiles(const __grid_
 
 __global__ void __launch_bounds__(THREADS) sort_work(const __grid_constant__ Params params)
 {
+    let_main_start();
     const int first_group = blockIdx.x * params.section_groups;
     const int end_group = blockIdx.x == params.sections - 1 ? params.head_groups : first_group + params.section_groups;
     const int first =

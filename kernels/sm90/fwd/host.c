@@ -326,6 +326,15 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
+    const int places = places_of(request->device, tile), clusters = places < params.tiles ? places : params.tiles;
+    cudaError_t error = cudaSuccess;
+    /* The counter first: the main kernel starts beside the one that lists its work, if nothing is between the two. */
+    if (clusters == params.tiles)
+        params.tile_counter = NULL;
+    else
+        error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
+    if (error != cudaSuccess)
+        return attn_cuda_failure("cudaMemsetAsync", error, why);
     if (!tile->is_dense) {
         const struct family_tiling tiling = tiling_of(tile);
         status = family_launch_schedule(request, tensors, &tiling, tile->has_lists ? list_groups_of(request, tile) : 1,
@@ -333,25 +342,19 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         if (status != ATTN_OK)
             return status;
     }
-    const int places = places_of(request->device, tile), clusters = places < params.tiles ? places : params.tiles;
-    cudaError_t error = cudaSuccess;
-    if (clusters == params.tiles)
-        params.tile_counter = NULL;
-    else
-        error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
-    if (error != cudaSuccess)
-        return attn_cuda_failure("cudaMemsetAsync", error, why);
     const bool bf16 = p->dtype == ATTN_BF16, has_parts = params.tail.parts > 1;
     const int64_t slabs =
         params.tail.works * (int64_t)rows_of(tile) / FUSED_SM90_FWD_O_ROWS; /* a warp for 64 columns */
-    status = attn_launch_kernel(&(struct attn_launch){.name = "main",
-                                                      .kernel = (const void *)tile->kernels[p->causal][bf16],
-                                                      .blocks = clusters * tile->cluster,
-                                                      .threads = tile->threads,
-                                                      .cluster = tile->cluster,
-                                                      .smem_bytes = tile->tile.smem_bytes,
-                                                      .is_pass = has_parts},
-                                &params, run, why);
+    status = attn_launch_kernel(
+        &(struct attn_launch){.name = "main",
+                              .kernel = (const void *)tile->kernels[p->causal][bf16],
+                              .blocks = clusters * tile->cluster,
+                              .threads = tile->threads,
+                              .cluster = tile->cluster,
+                              .smem_bytes = tile->tile.smem_bytes,
+                              .is_pass = has_parts,
+                              .overlaps_previous = !tile->is_dense && params.ranges.order.work != NULL},
+        &params, run, why);
     if (status == ATTN_OK && has_parts)
         status = attn_launch_kernel(
             &(struct attn_launch){.name = "combine",

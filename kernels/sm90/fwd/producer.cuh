@@ -145,6 +145,7 @@ __device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, 
     PipelineState<Tile::STAGES> k;
     PipelineState<2> next_work;
     int number = blockIdx.x;
+    grid_wait_for_last(); /* for the lists of the kernel ahead */
     WorkTileOf<Tile> tile = Tile::Work::template work_tile<Tile>(params, number);
 
 #pragma unroll 1
