@@ -125,6 +125,17 @@ int64_t fused_sm90_fwd_sections(const struct attn_problem *p, size_t l2_bytes)
     return sections < 1 ? 1 : sections > groups ? groups : sections;
 }
 
+int64_t fused_sm90_fwd_packed_section(const struct attn_problem *p, int64_t rows, int64_t places, size_t l2_bytes)
+{
+    const int64_t group = p->q_heads / p->kv_heads, head_bytes = p->total_k * p->head_dim * 2 * 2;
+    const int64_t in_l2 = (int64_t)(l2_bytes / 4) / attn_max(head_bytes, 1);
+    const int64_t tiles = attn_max(attn_tiles(p->total_q, rows) * group, 1),
+                  two_waves = (2 * places + tiles / 2) / tiles;
+    const int64_t groups = attn_max(attn_max(in_l2, two_waves), 1), sections = attn_max(p->kv_heads / groups, 1);
+
+    return attn_tiles(p->kv_heads, sections) * group;
+}
+
 /* Sections are whole groups of query heads with one kv head. All are of one size but the first, as a small last one
  * would leave most multiprocessors without work. */
 static void set_sections(struct fused_sm90_fwd_params *params, const struct attn_problem *p,
@@ -211,16 +222,14 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
     params->ranges.order = family_work_order_of(p, &tiling, workspace);
     if (tile->has_lists)
         params->lists = family_tile_lists_of(p, &tiling, workspace);
-    /* K and V of all sequences, for the heads of a section, take about a quarter of the L2. */
-    const int64_t group = p->q_heads / p->kv_heads, target = (int64_t)(request->device->l2_bytes / 4),
-                  head_bytes = (p->lengths == ATTN_PACKED ? p->total_k : p->kv_len) * p->head_dim * 2 * 2,
-                  groups = target / head_bytes < 1 ? 1 : target / head_bytes;
-    params->ranges.packed_section_heads = (int)(group * (groups < p->kv_heads ? groups : p->kv_heads));
     params->tail = (struct sm90_fwd_tail){INT32_MAX, 0, 1, 0, 0};
     params->tail_works = divisor_of(1);
     params->work_rows = tile->block_m;
-    if (p->lengths == ATTN_PACKED)
+    if (p->lengths == ATTN_PACKED) {
+        params->ranges.packed_section_heads = (int)fused_sm90_fwd_packed_section(
+            p, tile->block_m, places_of(request->device, tile), request->device->l2_bytes);
         params->tiles = (int)(family_work_tiles(p, false, tile->block_m) * p->q_heads);
+    }
     params->tile_counter = (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
 }
 

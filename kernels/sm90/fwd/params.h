@@ -102,6 +102,11 @@ struct fused_sm90_fwd_tile {
  * long, one for each kv head. docs/kernels/sm90_fwd.md. */
 int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
 
+/* Packed sequences: the query heads of a section (ranges.cuh), in each of which the longest work tiles come first. K
+ * and V of all sequences, for these heads, take a quarter of the L2; but a section has about two work tiles of `rows`
+ * rows for each place at least, as the longest of the last section would otherwise end the launch. */
+int64_t fused_sm90_fwd_packed_section(const struct attn_problem *, int64_t rows, int64_t places, size_t l2_bytes);
+
 /* Fills what follows from the request's shape and the rows of a work tile: lengths, heads, sections, causal. */
 void fused_sm90_fwd_set_shape(struct fused_sm90_fwd_params *, const struct attn_request *, int block_m);
 

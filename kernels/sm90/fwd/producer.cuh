@@ -154,14 +154,20 @@ __device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, 
         publish_work_tile<Tile, false>(smem, q.stage, tile, {0, -1});
         load_q<Tile>(smem, params, q.stage, tile);
         q.advance();
-        number = take_work(smem, params, next_work);
         const int kv_head = quotient(tile.head, params.group);
-#pragma unroll 1
-        for (int n = tile.lowest_block + tile.key_blocks - 1; n >= tile.lowest_block; --n) {
+        const auto load_k = [&](int n) {
             mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
             load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
             k.advance();
-        }
+        };
+        int n = tile.lowest_block + tile.key_blocks - 1;
+#pragma unroll 1
+        for (; n > tile.lowest_block + 1; --n)
+            load_k(n);
+        number = take_work(smem, params, next_work); /* no earlier, as in produce_qk */
+#pragma unroll 1
+        for (; n >= tile.lowest_block; --n)
+            load_k(n);
         tile.key_blocks = 0;
         if (number < params.tiles)
             tile = Tile::Work::template work_tile<Tile>(params, number);

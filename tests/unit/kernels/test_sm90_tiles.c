@@ -228,6 +228,29 @@ static void sections_of_the_forward(void **state)
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 1);
 }
 
+/* Of packed sequences as well; but one has two work tiles for each multiprocessor, and all are of about one size. */
+static void sections_of_packed_sequences(void **state)
+{
+    static const size_t L2 = 60 << 20;
+    (void)state;
+    struct attn_problem p = self_attention(16, 32, 2048, 64, true);
+    p.lengths = ATTN_PACKED;
+    p.total_q = p.total_k = 32768; /* heads of 8 MB, each 128 tiles of 256 rows: one would be in the L2 */
+    assert_int_equal(fused_sm90_fwd_packed_section(&p, 256, 132, L2), 2);
+    p.kv_heads = 8; /* 512 tiles */
+    assert_int_equal(fused_sm90_fwd_packed_section(&p, 256, 132, L2), 4);
+    p.kv_heads = 32;
+    p.total_q = p.total_k = 16384; /* of 4 MB, 64 tiles: four for two waves */
+    assert_int_equal(fused_sm90_fwd_packed_section(&p, 256, 132, L2), 4);
+    p.total_q = p.total_k = 2048; /* of 512 KB, 8 tiles: 30 in the L2, 33 for two waves */
+    assert_int_equal(fused_sm90_fwd_packed_section(&p, 256, 132, L2), 32);
+    p.q_heads = p.kv_heads = 7; /* not 4 and 3 sections of 1, but 7 in one */
+    p.total_q = p.total_k = 16384;
+    assert_int_equal(fused_sm90_fwd_packed_section(&p, 256, 132, L2), 7);
+    p.total_q = p.total_k = 0;
+    assert_int_equal(fused_sm90_fwd_packed_section(&p, 256, 132, L2), 7);
+}
+
 static void few_tiles_are_spread(void **state)
 {
     (void)state;
@@ -318,6 +341,7 @@ int main(void)
         cmocka_unit_test(many_tiles_of_keys_have_a_loop),
         cmocka_unit_test(short_problems_have_short_steps),
         cmocka_unit_test(sections_of_the_forward),
+        cmocka_unit_test(sections_of_packed_sequences),
         cmocka_unit_test(few_tiles_are_spread),
         cmocka_unit_test(refusals_say_why),
     };
