@@ -90,7 +90,7 @@ struct attn_dispatch {
 
 const struct attn_direction *attn_direction_of(const struct attn_dispatch *, const struct attn_request *);
 
-enum { ATTN_MAX_VARIANTS = 64 }; /* of an implementation, all directions together, and the end of the list */
+enum { ATTN_MAX_VARIANTS = 128 }; /* of an implementation, all directions together, and the end of the list */
 
 /* variants: how many the implementation has. With more than its list has room for it refuses every request. */
 enum attn_status attn_dispatch_accepts(const struct attn_dispatch *, size_t variants, const struct attn_request *,

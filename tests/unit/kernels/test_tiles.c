@@ -265,7 +265,7 @@ static void too_many_variants_are_refused(void **state)
     assert_non_null(list[ATTN_MAX_VARIANTS - 2].name);
     assert_null(list[ATTN_MAX_VARIANTS - 1].name);
     assert_int_equal(attn_dispatch_accepts(&crowd, count, &request, &why), ATTN_UNSUPPORTED);
-    assert_string_equal(why.text, "has 64 variants and a list of 63: raise ATTN_MAX_VARIANTS");
+    assert_string_equal(why.text, "has 128 variants and a list of 127: raise ATTN_MAX_VARIANTS");
 }
 
 static void launches_what_it_accepts(void **state)
