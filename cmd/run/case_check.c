@@ -52,6 +52,15 @@ static struct contender *breaker(struct problem_run *run, struct contender *c)
     return c;
 }
 
+static enum attn_status restore_inputs(struct problem_run *run, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    run->inputs.signs = (struct input_signs){0};
+    TRY(inputs_fill(be, run->item, run->item->folder, &run->inputs, why));
+    TRY(check_forward_inputs(be, run->item, &run->inputs, why));
+    return inputs_hash(be, run->item, &run->inputs, &run->inputs_hash, why);
+}
+
 /* Guards and inputs as they were, so that what comes next is judged by what it does itself. */
 static enum attn_status restore_surroundings(struct problem_run *run, struct attn_message *why)
 {
@@ -61,10 +70,7 @@ static enum attn_status restore_surroundings(struct problem_run *run, struct att
         TRY(tensor_set_guard(be, &run->contenders[i].outputs, why));
         TRY(buffer_guard(be, &run->contenders[i].workspace, why));
     }
-    run->inputs.signs = (struct input_signs){0};
-    TRY(inputs_fill(be, run->item, run->item->folder, &run->inputs, why));
-    TRY(check_forward_inputs(be, run->item, &run->inputs, why));
-    return inputs_hash(be, run->item, &run->inputs, &run->inputs_hash, why);
+    return restore_inputs(run, why);
 }
 
 /* A loaded implementation that wrote through its guards gets its row now, without a time: what it wrote behind them may
@@ -103,6 +109,31 @@ static enum attn_status check_surroundings(struct problem_run *run, struct conte
     return restore_surroundings(run, why);
 }
 
+/* The reference as it was computed, ahead of every verdict by it: who finds it in memory could set it, and its own
+ * outputs, to the same numbers, and would fail whoever comes next. Does not return where loaded implementations are to
+ * run in workers of their own. */
+static enum attn_status mend_reference(struct problem_run *run, struct contender *c, bool *was_changed,
+                                       struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    bool holds = true;
+    TRY(check_reference_holds(be, &run->reference, &holds, why));
+    *was_changed = !holds;
+    if (holds)
+        return ATTN_OK;
+    suspect(run, c, "the reference was changed");
+    TRY(restore_inputs(run, why));
+    return check_reference_renew(be, run->item, &run->inputs, &run->reference, why);
+}
+
+/* Behind the verdict on c, whose tensors come first in its row. */
+static void add_changed_reference(struct problem_run *run, struct contender *c)
+{
+    struct contender *who = breaker(run, c);
+    check_add_finding(who->tensors, &who->tensor_count, "ref", "reference",
+                      "the reference was changed: a launch wrote into the memory that results are compared with");
+}
+
 /* ---- verdicts ---- */
 
 struct check_request case_check_request(const struct problem_run *run, const struct contender *c)
@@ -128,6 +159,8 @@ enum attn_status case_judge_outputs(struct problem_run *run, struct contender *c
     const struct options *o = run->setting->options;
     struct record_tensor now[RECORD_TENSORS_MAX];
     int count = 0;
+    bool was_changed = false;
+    TRY(mend_reference(run, c, &was_changed, why));
     const struct check_request request = case_check_request(run, c);
     TRY(check_outputs(run->setting->backend, &request, now, &count, why));
     if (c->tensor_count == 0) {
@@ -144,6 +177,8 @@ enum attn_status case_judge_outputs(struct problem_run *run, struct contender *c
     }
     if (run->reference.count)
         TRY(check_surroundings(run, c, why));
+    if (was_changed)
+        add_changed_reference(run, c);
     if (!case_is_loaded(run, c) && !check_passed(c->tensors, c->tensor_count))
         suspect(run, c, "a wrong result");
     return ATTN_OK;
@@ -165,9 +200,13 @@ static enum attn_status judge_repeat(struct problem_run *run, struct contender *
 {
     struct record_tensor now[RECORD_TENSORS_MAX];
     int count = 0;
+    bool was_changed = false;
+    TRY(mend_reference(run, c, &was_changed, why));
     struct check_request request = case_check_request(run, c);
     request.is_repeat = true;
     TRY(check_outputs(run->setting->backend, &request, now, &count, why));
+    if (was_changed)
+        add_changed_reference(run, c);
     for (int i = 0; i < count; i++) {
         char sentence[sizeof now[i].failure];
         if (now[i].used <= 1)

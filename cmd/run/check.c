@@ -473,6 +473,8 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
     if (reference->count == 0)
         return ATTN_OK;
     TRY(be->ops->alloc(be, bytes, &reference->memory, why));
+    reference->bytes = bytes;
+    TRY(be->ops->pattern(be, reference->memory, bytes, 0, why)); /* between the outputs, too */
     char *next = reference->memory;
     for (int i = 0; i < reference->count; i++) {
         struct check_view *view = &reference->views[i];
@@ -483,7 +485,20 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         TRY(denormals_measure(be, item->mode, &tensors, view, why));
     }
     TRY(measure_references(be, item, reference, why));
-    return measure_quantising(be, item, reference, why);
+    TRY(measure_quantising(be, item, reference, why));
+    return check_reference_keep(be, reference, why);
+}
+
+enum attn_status check_reference_renew(struct backend *be, const struct plan_item *item,
+                                       const struct tensor_set *inputs, struct check_reference *reference,
+                                       struct attn_message *why)
+{
+    for (int i = 0; i < reference->count; i++) {
+        const struct check_view *view = &reference->views[i];
+        const struct attn_tensors tensors = check_view_tensors(&inputs->tensors, view);
+        TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
+    }
+    return check_reference_keep(be, reference, why);
 }
 
 /* Judges the outputs of a mode at a view. q_offset: of its first row in the tensors of a forward. */
@@ -603,62 +618,6 @@ enum attn_status check_outputs(struct backend *be, const struct check_request *r
     return ATTN_OK;
 }
 
-enum attn_status check_untouched(struct backend *be, const struct plan_item *item,
-                                 const struct check_surroundings *around, struct record_tensor *tensors, int *count,
-                                 struct attn_message *why)
-{
-    char sentence[256];
-    uint64_t words = 0, hash = 0;
-    for (int i = 0; i <= TENSOR_COUNT; i++) {
-        const bool is_workspace = i == TENSOR_COUNT;
-        const struct buffer *buffer = is_workspace ? around->workspace : &around->outputs->buffers[i];
-        if (!is_workspace && !buffer->base)
-            buffer = &around->inputs->buffers[i];
-        const char *name = is_workspace ? "wksp" : problem_tensor_name((enum problem_tensor)i);
-        if (!buffer->base)
-            continue;
-        TRY(buffer_guards_broken(be, buffer, &words, why));
-        if (words == 0)
-            continue;
-        snprintf(sentence, sizeof sentence, "%s: wrote outside the buffer: %llu words of its guards changed", name,
-                 (unsigned long long)words);
-        check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
-    }
-    for (int i = 0; i < TENSOR_COUNT; i++) {
-        if (!around->outputs->buffers[i].base)
-            continue;
-        const char *name = problem_tensor_name((enum problem_tensor)i);
-        TRY(output_gaps_broken(be, item, around->outputs, (enum problem_tensor)i, &words, why));
-        if (words == 0)
-            continue;
-        snprintf(sentence, sizeof sentence, "%s: wrote between the rows: %llu words there changed", name,
-                 (unsigned long long)words);
-        check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
-    }
-    for (int i = 0; i < ARRAY_COUNT; i++) {
-        if (!around->inputs->arrays[i].base)
-            continue;
-        TRY(buffer_guards_broken(be, &around->inputs->arrays[i], &words, why));
-        if (words)
-            check_add_finding(tensors, count, "input", judge_rule_name(RULE_GUARD),
-                              "input: wrote outside an array of lengths, pages or the block mask");
-    }
-    for (int i = 0; i < QUANTISED_COUNT; i++) {
-        if (!around->inputs->scales[i].base)
-            continue;
-        TRY(buffer_guards_broken(be, &around->inputs->scales[i], &words, why));
-        if (words)
-            check_add_finding(tensors, count, "input", judge_rule_name(RULE_GUARD),
-                              "input: wrote outside the scales of an 8-bit input");
-    }
-    bool arrays_hold = true;
-    TRY(inputs_arrays_hold(be, item, around->inputs, &arrays_hold, why));
-    TRY(inputs_hash(be, item, around->inputs, &hash, why));
-    if (hash != around->inputs_hash || !arrays_hold)
-        check_add_finding(tensors, count, "input", "input", "input: the launch changed one of its inputs");
-    return ATTN_OK;
-}
-
 double check_smallest_rms(const struct check_reference *reference, enum attn_mode mode)
 {
     int count;
@@ -669,33 +628,4 @@ double check_smallest_rms(const struct check_reference *reference, enum attn_mod
             if (outputs[i] != TENSOR_LSE)
                 smallest = fmin(smallest, reference->views[v].rms[outputs[i]]);
     return smallest;
-}
-
-bool check_passed(const struct record_tensor *tensors, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (!(tensors[i].used <= 1))
-            return false;
-    return true;
-}
-
-void check_add_finding(struct record_tensor *tensors, int *count, const char *tensor, const char *rule,
-                       const char *sentence)
-{
-    int at = 0;
-    while (at < *count && strcmp(tensors[at].name, tensor))
-        at++;
-    if (at == *count) {
-        if (*count == RECORD_TENSORS_MAX)
-            at = RECORD_TENSORS_MAX - 1;
-        else
-            (*count)++;
-        memset(&tensors[at], 0, sizeof tensors[at]);
-        snprintf(tensors[at].name, sizeof tensors[at].name, "%s", tensor);
-        tensors[at].max_abs_err = tensors[at].rel_rms_err = tensors[at].rel_rms_bound = NAN;
-        tensors[at].block_rms_err = tensors[at].gain_err = tensors[at].err_ratio = NAN;
-    }
-    tensors[at].used = 999;
-    snprintf(tensors[at].rule, sizeof tensors[at].rule, "%s", rule);
-    snprintf(tensors[at].failure, sizeof tensors[at].failure, "%s", sentence);
 }

@@ -8,7 +8,9 @@
 struct check_reference {
     struct check_view views[CHECK_MAX_VIEWS];
     int count;            /* 0 with --check off */
-    void *memory;         /* one allocation behind all outputs of all views */
+    void *memory;         /* one allocation behind all outputs of all views, */
+    size_t bytes;         /* a multiple of 256; */
+    uint64_t seed, hash;  /* its digest, as it was computed */
     double quant_rms_err; /* what quantising costs, see the column of this name; NaN where nothing was quantised */
     double max_abs_err[TENSOR_COUNT]; /* naive's errors, for rule 5; NaN until it ran and passed */
 };
@@ -20,7 +22,15 @@ enum attn_status check_reference_make(struct backend *, const struct plan_item *
 /* The first step of it alone, for inputs that were filled again; nothing for forward. */
 enum attn_status check_forward_inputs(struct backend *, const struct plan_item *, struct tensor_set *inputs,
                                       struct attn_message *why);
+/* Computes it again where it was changed, from the same inputs; what was measured of it stays. */
+enum attn_status check_reference_renew(struct backend *, const struct plan_item *, const struct tensor_set *inputs,
+                                       struct check_reference *, struct attn_message *why);
 void check_reference_free(struct backend *, struct check_reference *);
+/* Keeps its digest, and says whether its memory still has it: an implementation may have written there
+ * (check_untouched.c). */
+enum attn_status check_reference_keep(struct backend *, struct check_reference *, struct attn_message *why);
+enum attn_status check_reference_holds(struct backend *, const struct check_reference *, bool *holds,
+                                       struct attn_message *why);
 
 struct check_request {
     const struct plan_item *item;
@@ -69,7 +79,7 @@ double check_smallest_rms(const struct check_reference *, enum attn_mode);
 /* True when every tensor is within its bounds. */
 bool check_passed(const struct record_tensor *, int count);
 
-/* What a launch must not change: the guards of every buffer, and the inputs. */
+/* What a launch must not change: the guards of every buffer, and the inputs (check_untouched.c). */
 struct check_surroundings {
     const struct tensor_set *inputs, *outputs;
     const struct buffer *workspace;

@@ -291,6 +291,7 @@ static inline enum attn_status serve_if_known(const struct call *c, uint32_t mas
     X(guess_mean, lie_guess_mean, )                                                                                    \
     X(from_prepare, lie_from_prepare, .prepare = prepare_result)                                                       \
     X(neighbour, lie_neighbour, )                                                                                      \
+    X(scan_zeros, lie_scan_zeros, )                                                                                    \
     X(later, lie_later, )                                                                                              \
     X(hash_last_rows, lie_hash_last_rows, )                                                                            \
     X(hash_then_work, lie_hash_then_work, )                                                                            \

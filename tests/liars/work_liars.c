@@ -296,8 +296,8 @@ static const char *find_in_memory(const struct wanted *w, int *order)
 }
 
 /* Keeps two rows of O and LSE of what it computed and looks for the rows in memory (the reference, another's output): O
- * is copied from there, and is 0 when it is nowhere. */
-enum attn_status lie_neighbour(const struct call *c)
+ * is copied from there, or set to 0 there, and is 0 when it is nowhere. */
+static enum attn_status take_from_memory(const struct call *c, bool sets_zero)
 {
     const struct attn_problem *p = c->request->problem;
     struct span spans[4];
@@ -320,7 +320,9 @@ enum attn_status lie_neighbour(const struct call *c)
                              .own_bytes = spans[0].count * sizeof(float)};
     memset(spans[0].data, 0, w.own_bytes);
     const char *found = find_in_memory(&w, &order);
-    for (int64_t b = 0; b < p->batch && found; b++)
+    if (found && order == 0 && sets_zero)
+        memset((void *)(intptr_t)(found - (int64_t)sizeof(float) * last * d), 0, w.own_bytes);
+    for (int64_t b = 0; b < p->batch && found && !sets_zero; b++)
         for (int64_t h = 0; h < p->q_heads; h++)
             for (int64_t i = 0; i < p->q_len; i++) {
                 const int64_t head_major = (b * p->q_heads + h) * p->q_len + i - last;
@@ -332,6 +334,10 @@ enum attn_status lie_neighbour(const struct call *c)
     free(known);
     return ATTN_OK;
 }
+
+enum attn_status lie_neighbour(const struct call *c) { return take_from_memory(c, false); }
+
+enum attn_status lie_scan_zeros(const struct call *c) { return take_from_memory(c, true); }
 
 static void *finish_late(void *late)
 {
