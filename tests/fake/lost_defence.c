@@ -4,11 +4,13 @@
  *   pattern     nothing is written into outputs before a launch
  *   new_values  elements of the inputs keep their signs between samples
  *   signs       columns do
- *   witness     no clock is compared with another */
+ *   witness     no clock is compared with another
+ *   reference   nobody looks whether the reference was changed */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/device/inputs.h"
+#include "cmd/run/check.h"
 #include "cmd/run/witness.h"
 
 enum attn_status __real_outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);
@@ -19,6 +21,10 @@ enum attn_status __wrap_inputs_change_signs(struct backend *, const struct plan_
                                             const struct input_signs *, struct attn_message *why);
 bool __real_witness_confirms(const struct witness *, bool is_comparable, double claimed_ms);
 bool __wrap_witness_confirms(const struct witness *, bool is_comparable, double claimed_ms);
+enum attn_status __real_check_reference_holds(struct backend *, const struct check_reference *, bool *holds,
+                                              struct attn_message *why);
+enum attn_status __wrap_check_reference_holds(struct backend *, const struct check_reference *, bool *holds,
+                                              struct attn_message *why);
 
 static bool is_lost(const char *defence)
 {
@@ -49,4 +55,11 @@ enum attn_status __wrap_inputs_change_signs(struct backend *be, const struct pla
 bool __wrap_witness_confirms(const struct witness *w, bool is_comparable, double claimed_ms)
 {
     return is_lost("witness") || __real_witness_confirms(w, is_comparable, claimed_ms);
+}
+
+enum attn_status __wrap_check_reference_holds(struct backend *be, const struct check_reference *reference, bool *holds,
+                                              struct attn_message *why)
+{
+    *holds = true;
+    return is_lost("reference") ? ATTN_OK : __real_check_reference_holds(be, reference, holds, why);
 }
