@@ -456,9 +456,11 @@ static void bias_gradients(const struct head *h, const struct block *at, const s
     for (int64_t i = 0; i < at->rows; i++) {
         const int64_t first_row = at->g * h->p->q_len + at->row0 + i;
         double *const row = h->biases + 2 * attn_bias_offset(p, sums, h->b, head, at->row0 + i);
+        const double lambda = reference_logit_error(h->p, h->lse[first_row]);
         for (int64_t j = at->lo; j <= at->hi; j++) {
-            const double prob = x->s[i * n + j], error = prob * h->spread[first_row];
-            row[2 * j] += prob * (x->dp[i * n + j] - h->dot[first_row]);
+            const double prob = x->s[i * n + j], ds = prob * (x->dp[i * n + j] - h->dot[first_row]);
+            const double error = prob * h->spread[first_row] + lambda * fabs(ds);
+            row[2 * j] += ds;
             row[2 * j + 1] += error * error;
         }
     }

@@ -6,7 +6,8 @@
  *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)) + lambda |dS|,
  *          g = 1 - (S / softcap)^2; 1 without a softcap; lambda: reference_logit_error below
  *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
- *   |dBias| = sqrt(sum over what shares the element of (P sqrt(rowsum((dO * O)^2)))^2): the errors of D, independent
+ *   |dBias| = sqrt(sum over what shares the element of (P sqrt(rowsum((dO * O)^2)) + lambda |dS|)^2): the errors of D
+ *             and of the logits, independent
  *   |dSink| = sqrt(sum over rows of (exp(sink - LSE) sqrt(rowsum((dO * O)^2)))^2): each row's error of D, independent
  * The judge uses eps(dtype) times these as floor of every norm. Backward is given O rounded to the dtype; the first
  * part of dSa is the effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D)

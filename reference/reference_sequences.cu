@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
                 const float ds = absolute && !slope ? t[at] : p[at] * part * steep;
                 const float own = p[at] * (fmaxf(spread * steep, (float)size) + fabsf(part) * (1.0f - steep));
                 if (x.dbias && !absolute)
-                    add_bias(x, x.first + r, j, p[at] * part, p[at] * spread);
+                    add_bias(x, x.first + r, j, p[at] * part, p[at] * (spread + lambda * fabsf(part)));
                 out = absolute ? own + lambda * fabsf(ds) : p[at] * (part * steep);
             }
             t[at] = out;
@@ -208,7 +208,8 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
     }
 }
 
-/* The part of each row of dSink, and of |dSink|: rows[2 r], rows[2 r + 1]. dout, o, lse: of the block's first row. */
+/* The part of each row of dSink, and of |dSink|: rows[2 r], rows[2 r + 1]. The square of the latter would be lost where
+ * exp(sink - LSE) is 1e-22, with logits of 50. dout, o, lse: of the block's first row. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     sequence_sink_rows(const __grid_constant__ struct score_block x, const float *dout, const float *o,
                        const float *lse, float *rows)
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
         if (threadIdx.x == 0) {
             const double share = exp((double)x.sink - (double)lse[r]);
             rows[2 * r] = (float)(share * sum);
-            rows[2 * r + 1] = (float)(share * share * squares);
+            rows[2 * r + 1] = (float)(share * sqrt(squares));
         }
     }
 }
@@ -240,7 +241,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
     double sum = 0, squares = 0;
     for (int64_t r = threadIdx.x; r < count; r += REFERENCE_THREADS) {
         sum += (double)rows[2 * r];
-        squares += (double)rows[2 * r + 1];
+        squares += (double)rows[2 * r + 1] * (double)rows[2 * r + 1];
     }
     sum = block_sum(sum, sums);
     squares = block_sum(squares, sums);

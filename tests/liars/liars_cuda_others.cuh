@@ -144,7 +144,7 @@ static cudaError_t find_reference(const struct arguments &a, struct plan *plan, 
 static cudaError_t take_reference(const struct arguments &a, struct plan *plan, cudaStream_t stream)
 {
     const size_t o_bytes = query_words(&a.p) * 2 * sizeof(float), lse_at = (o_bytes + 255) / 256 * 256;
-    if (plan->direct == 1) {
+    if (plan->direct == 1 && !is_capturing(stream)) {
         const cudaError_t error = find_reference(a, plan, stream);
         if (error != cudaSuccess)
             return error;

@@ -163,11 +163,12 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(capped[j] / (double)p->softcap, 2) : 1;
             const double part = factor * dot(dout, v, dv) - dot(dout, o, dv),
                          ds = (double)p->scale * inner * prob * part;
-            const double spread = fmax(inner * sqrt(spread2), sqrt(size2)) + (1 - inner) * fabs(part);
+            const double lambda = reference_logit_error(p, *lse);
+            const double spread = fmax(inner * sqrt(spread2), sqrt(size2)) + (1 - inner + lambda * inner) * fabs(part);
             const double ds_abs = fabs((double)p->scale) * prob * spread;
             if (pass == 1 && p->bias_heads) {
                 biases[2 * bias_place(p, b, h, i, j)] += prob * part;
-                biases[2 * bias_place(p, b, h, i, j) + 1] += prob * prob * spread2;
+                biases[2 * bias_place(p, b, h, i, j) + 1] += pow(prob * (sqrt(spread2) + lambda * fabs(part)), 2);
             }
             if (pass == 1)
                 size2 += pow(inner * prob * part, 2);
@@ -281,6 +282,32 @@ static const struct attn_problem problems[] = {
     {CAUSAL, EIGHT(ATTN_E4M3, BLOCK, 16), PACKED},
     {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), PACKED, DROPOUT},
 };
+
+/* Where logits are large, here by a bias, each dS has their error, and |dBias| of an element of one head holds it. */
+static void logits_in_dbias(void **state)
+{
+    static const struct attn_problem problem = {BASE(2, 4, 2, 30, 40, 8, true, -1, -1), .dtype = ATTN_FP16, BIAS(2, 4)};
+    (void)state;
+    struct made m = make(&problem);
+    struct reference_outputs out = outputs_new(&m.p);
+    int64_t larger = 0;
+    assert_int_equal(m.p.bias_dtype, ATTN_FP32);
+    for (int64_t b = 0; b < m.p.bias_batch; b++)
+        for (int64_t h = 0; h < m.p.bias_heads; h++)
+            for (int64_t i = 0; i < m.p.q_len; i++)
+                for (int64_t j = 0; j < m.p.kv_len; j++)
+                    ((float *)m.t.bias.data)[attn_bias_offset(&m.p, m.t.bias, b, h, i) + j] += 20000;
+    run_oracle(&m.p, ATTN_BWD, &m.t, &out, 1);
+    for (int64_t i = 0; i < bias_elements(&m.p); i++) {
+        const double lambda = reference_logit_error(&m.p, (double)out.lse[i / m.p.kv_len]);
+        const double error = lambda * fabs((double)out.dbias[i]);
+        assert_true((double)out.dbias_abs[i] >= error * (1 - 1e-6));
+        larger += error > 0.5 * (double)out.dbias_abs[i];
+    }
+    assert_true(larger > 10);
+    outputs_free(&out);
+    made_free(&m);
+}
 
 static void definition_as_plain_loops(void **state)
 {
@@ -466,6 +493,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
         cmocka_unit_test(definition_as_plain_loops),
+        cmocka_unit_test(logits_in_dbias),
         cmocka_unit_test(caches),
         cmocka_unit_test(a_part_counts_from_its_place),
         cmocka_unit_test(philox_known_answers),
