@@ -75,20 +75,8 @@ struct compare_job {
     /* bound of an element: max(atol_row, atol_element * abs) + rtol |ref| with
      *   atol_row = atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) */
     double atol_absolute, atol_rms, atol_abs, atol_element, rtol;
-    /* For dK. Rounding errors of its terms are independent, and where fewer rows see a key than a row sees keys their
-     * sum is larger than the product, which has the size of a row's errors. All columns sum the same terms times
-     * numbers of Q, so that the rms over the columns of ref / abs, the row's size over the product's, says how much
-     * larger: each abs of the row counts that many times, when it is above 1. In one column the terms may cancel. */
-    bool has_few_terms;
     struct column_signs signs; /* columns of the reference that are compared with the other sign */
 };
-
-/* The part of an element in the mean of squares for has_few_terms. */
-ATTN_FUNCTION double compare_ratio2(float ref, float abs_product)
-{
-    const double ratio = (double)ref / (double)abs_product;
-    return abs_product > 0 && isfinite(ratio) ? ratio * ratio : 0;
-}
 
 static inline int64_t compare_blocks_per_head(int64_t len)
 {

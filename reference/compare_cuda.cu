@@ -97,24 +97,21 @@ __device__ __forceinline__ struct compare_block compare_element(double bound, en
     return one;
 }
 
-/* atol_row of a row of the reference, and what its products are multiplied by; the same values in every lane. */
-__device__ __forceinline__ double row_atol(const struct compare_job &job, int64_t from, int lane, double *times)
+/* atol_row of a row of the reference; the same value in every lane. */
+__device__ __forceinline__ double row_atol(const struct compare_job &job, int64_t from, int lane)
 {
-    double ref2 = 0, abs2 = 0, ratio2 = 0;
+    double ref2 = 0, abs2 = 0;
     for (int64_t c = lane; c < job.head_dim; c += 32) {
         const float ref = job.ref[from + c], a = job.abs ? job.abs[from + c] : 0;
         ref2 += isfinite(ref) ? (double)ref * (double)ref : 0;
         abs2 += isfinite(a) ? (double)a * (double)a : 0;
-        ratio2 += job.has_few_terms ? compare_ratio2(ref, a) : 0;
     }
     for (int other = 16; other > 0; other >>= 1) {
         ref2 += __shfl_xor_sync(0xffffffffu, ref2, other);
         abs2 += __shfl_xor_sync(0xffffffffu, abs2, other);
-        ratio2 += __shfl_xor_sync(0xffffffffu, ratio2, other);
     }
-    *times = fmax(1.0, sqrt(ratio2 / (double)job.head_dim));
-    return job.atol_absolute + fmax(job.atol_rms * sqrt(ref2 / (double)job.head_dim),
-                                    job.atol_abs * *times * sqrt(abs2 / (double)job.head_dim));
+    return job.atol_absolute +
+           fmax(job.atol_rms * sqrt(ref2 / (double)job.head_dim), job.atol_abs * sqrt(abs2 / (double)job.head_dim));
 }
 
 template <typename T>
@@ -130,11 +127,10 @@ __global__ void __launch_bounds__(COMPARE_WARPS * 32, 2)
         for (int32_t row = warp; row < COMPARE_BLOCK_ROWS && first + row < job.len; row += COMPARE_WARPS) {
             const int64_t global_row = head * job.len + first + row, from = global_row * job.head_dim;
             const T *const x = static_cast<const T *>(job.x.data) + row_offset(job.x, job.heads, job.len, global_row);
-            double times;
-            const double atol = row_atol(job, from, lane, &times);
+            const double atol = row_atol(job, from, lane);
             for (int64_t c = lane; c < job.head_dim; c += 32) {
                 const float ref = column_is_negated(&job.signs, c) ? -job.ref[from + c] : job.ref[from + c];
-                const float a = job.abs ? (float)(times * (double)job.abs[from + c]) : 0;
+                const float a = job.abs ? job.abs[from + c] : 0;
                 const double own = isfinite(a) ? fmax(atol, job.atol_element * (double)a) : atol;
                 merge(&mine, compare_element(own + job.rtol * fabs((double)ref), job.dtype, to_float(x[c]), ref, a, row,
                                              (int32_t)(row * job.head_dim + c)));

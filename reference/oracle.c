@@ -35,7 +35,10 @@ enum { PRODUCT_COLS = 256, PRODUCT_DEPTH = 64 }; /* 128 KB of B stay in the seco
 
 /* ---- matrix product ---------------------------------------------------------------------------------------------- */
 
-/* C += A B, or C += |A| |B|; C is m x n, A(i, t) = a[i * a_row + t * a_col], B and C are row-major. */
+/* What is multiplied: the numbers, their absolute values or their squares. */
+enum terms { TERMS_PLAIN, TERMS_ABSOLUTE, TERMS_SQUARED };
+
+/* C += A B of such terms; C is m x n, A(i, t) = a[i * a_row + t * a_col], B and C are row-major. */
 struct product {
     int64_t m, n, k;
     const double *a;
@@ -46,36 +49,36 @@ struct product {
     int64_t c_row;
 };
 
-static inline __attribute__((always_inline)) double maybe_abs(double x, bool absolute)
+static inline __attribute__((always_inline)) double term(double x, enum terms terms)
 {
-    return absolute ? fabs(x) : x;
+    return terms == TERMS_ABSOLUTE ? fabs(x) : terms == TERMS_SQUARED ? x * x : x;
 }
 
 /* One row of C over one block of columns, `depth` steps of k, four at a time. */
 static inline __attribute__((always_inline)) void row_product(double *c, int64_t n, const double *a, int64_t a_col,
                                                               const double *b, int64_t b_row, int64_t depth,
-                                                              bool absolute)
+                                                              enum terms terms)
 {
     int64_t t = 0;
     for (; t + 4 <= depth; t += 4) {
-        const double a0 = maybe_abs(a[t * a_col], absolute), a1 = maybe_abs(a[(t + 1) * a_col], absolute);
-        const double a2 = maybe_abs(a[(t + 2) * a_col], absolute), a3 = maybe_abs(a[(t + 3) * a_col], absolute);
+        const double a0 = term(a[t * a_col], terms), a1 = term(a[(t + 1) * a_col], terms);
+        const double a2 = term(a[(t + 2) * a_col], terms), a3 = term(a[(t + 3) * a_col], terms);
         const double *b0 = b + t * b_row, *b1 = b0 + b_row, *b2 = b1 + b_row, *b3 = b2 + b_row;
 #pragma omp simd
         for (int64_t j = 0; j < n; j++)
-            c[j] += (a0 * maybe_abs(b0[j], absolute) + a1 * maybe_abs(b1[j], absolute)) +
-                    (a2 * maybe_abs(b2[j], absolute) + a3 * maybe_abs(b3[j], absolute));
+            c[j] += (a0 * term(b0[j], terms) + a1 * term(b1[j], terms)) +
+                    (a2 * term(b2[j], terms) + a3 * term(b3[j], terms));
     }
     for (; t < depth; t++) {
-        const double a0 = maybe_abs(a[t * a_col], absolute);
+        const double a0 = term(a[t * a_col], terms);
         const double *b0 = b + t * b_row;
 #pragma omp simd
         for (int64_t j = 0; j < n; j++)
-            c[j] += a0 * maybe_abs(b0[j], absolute);
+            c[j] += a0 * term(b0[j], terms);
     }
 }
 
-static inline __attribute__((always_inline)) void multiply_body(const struct product *p, bool absolute)
+static inline __attribute__((always_inline)) void multiply_body(const struct product *p, enum terms terms)
 {
     for (int64_t j = 0; j < p->n; j += PRODUCT_COLS) {
         const int64_t n = p->n - j < PRODUCT_COLS ? p->n - j : PRODUCT_COLS;
@@ -83,38 +86,40 @@ static inline __attribute__((always_inline)) void multiply_body(const struct pro
             const int64_t depth = p->k - t < PRODUCT_DEPTH ? p->k - t : PRODUCT_DEPTH;
             for (int64_t i = 0; i < p->m; i++)
                 row_product(p->c + i * p->c_row + j, n, p->a + i * p->a_row + t * p->a_col, p->a_col,
-                            p->b + t * p->b_row + j, p->b_row, depth, absolute);
+                            p->b + t * p->b_row + j, p->b_row, depth, terms);
         }
     }
 }
 
-static void multiply_baseline(const struct product *p, bool absolute)
+static void multiply_baseline(const struct product *p, enum terms terms)
 {
-    if (absolute)
-        multiply_body(p, true);
-    else
-        multiply_body(p, false);
+    switch (terms) {
+    case TERMS_PLAIN: multiply_body(p, TERMS_PLAIN); return;
+    case TERMS_ABSOLUTE: multiply_body(p, TERMS_ABSOLUTE); return;
+    case TERMS_SQUARED: multiply_body(p, TERMS_SQUARED); return;
+    }
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void multiply_avx2(const struct product *p, bool absolute)
+__attribute__((target("avx2"))) static void multiply_avx2(const struct product *p, enum terms terms)
 {
-    if (absolute)
-        multiply_body(p, true);
-    else
-        multiply_body(p, false);
+    switch (terms) {
+    case TERMS_PLAIN: multiply_body(p, TERMS_PLAIN); return;
+    case TERMS_ABSOLUTE: multiply_body(p, TERMS_ABSOLUTE); return;
+    case TERMS_SQUARED: multiply_body(p, TERMS_SQUARED); return;
+    }
 }
 #endif
 
-static void multiply(const struct product *p, bool absolute)
+static void multiply(const struct product *p, enum terms terms)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) {
-        multiply_avx2(p, absolute);
+        multiply_avx2(p, terms);
         return;
     }
 #endif
-    multiply_baseline(p, absolute);
+    multiply_baseline(p, terms);
 }
 
 /* ---- one kv head and the query heads that share it --------------------------------------------------------------- */
@@ -144,7 +149,7 @@ struct scratch {
     double *s, *dp;   /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
     double *kept;     /* [BLOCK_ROWS][kv_len]: P * M; s without dropout */
     double *slope;    /* [BLOCK_ROWS][kv_len]: dS / d(scale Q K^T) with a softcap, else NULL */
-    double *sums[4];  /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][the larger of d and dv] */
+    double *sums[5];  /* dK, dV, |dK|, |dV| and the squares of dK's terms: [BLOCK_KEYS][the larger of d and dv] */
 };
 
 static int64_t widest_of(const struct attn_problem *p)
@@ -156,7 +161,7 @@ static int64_t widest_of(const struct attn_problem *p)
 static double scratch_doubles(const struct attn_problem *p)
 {
     const double n = (double)p->kv_len, d = (double)widest_of(p);
-    return BLOCK_ROWS * (3 * d + (2 + (p->dropout != 0) + (p->softcap != 0)) * n) + 4 * BLOCK_KEYS * d;
+    return BLOCK_ROWS * (3 * d + (2 + (p->dropout != 0) + (p->softcap != 0)) * n) + 5 * BLOCK_KEYS * d;
 }
 
 static double head_doubles(const struct attn_problem *p, int threads)
@@ -201,7 +206,7 @@ static struct scratch own_scratch(const struct head *h)
     x.slope = h->whole->softcap != 0 ? next : NULL;
     next += h->whole->softcap != 0 ? BLOCK_ROWS * n : 0;
     x.sums[0] = next;
-    for (int i = 1; i < 4; i++)
+    for (int i = 1; i < 5; i++)
         x.sums[i] = x.sums[i - 1] + BLOCK_KEYS * d;
     return x;
 }
@@ -294,12 +299,12 @@ static void times_transposed(const struct head *h, const struct block *at, int64
                                .b_row = n,
                                .c = c + at->lo,
                                .c_row = n},
-             false);
+             TERMS_PLAIN);
 }
 
 /* c [rows][d] = A [rows][keys] times X. */
 static void times_rows(const struct head *h, const struct block *at, int64_t d, const double *a, const double *x,
-                       double *c, bool absolute)
+                       double *c, enum terms terms)
 {
     const int64_t n = h->p->kv_len;
     memset(c, 0, (size_t)(at->rows * d) * sizeof *c);
@@ -313,12 +318,12 @@ static void times_rows(const struct head *h, const struct block *at, int64_t d, 
                                .b_row = d,
                                .c = c,
                                .c_row = d},
-             absolute);
+             terms);
 }
 
 /* c [keys][d] += A^T times X [rows][d]. */
 static void add_to_keys(const struct head *h, const struct block *at, int64_t d, const double *a, const double *x,
-                        double *c, bool absolute)
+                        double *c, enum terms terms)
 {
     const int64_t n = h->p->kv_len;
     multiply(&(struct product){.m = at->hi + 1 - at->lo,
@@ -331,7 +336,7 @@ static void add_to_keys(const struct head *h, const struct block *at, int64_t d,
                                .b_row = d,
                                .c = c,
                                .c_row = d},
-             absolute);
+             terms);
 }
 
 /* 1 - tanh(x / cap)^2 without a difference of nearly equal numbers. */
@@ -466,6 +471,14 @@ static void bias_gradients(const struct head *h, const struct block *at, const s
     }
 }
 
+/* The product over absolute values is at least what independent errors of the terms of dS sum up to. squares: of these
+ * terms. */
+static void take_terms(double *product, const double *squares, int64_t elements)
+{
+    for (int64_t i = 0; i < elements; i++)
+        product[i] = reference_product(product[i], squares[i]);
+}
+
 /* Pass 4 of a block of rows: D and dQ. x->o holds O on entry. */
 static void row_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
@@ -488,11 +501,13 @@ static void row_gradients(const struct head *h, const struct block *at, const st
     if (h->biases)
         bias_gradients(h, at, x);
     score_gradients(h, at, x);
-    times_rows(h, at, d, x->dp, h->k, x->o, false);
+    times_rows(h, at, d, x->dp, h->k, x->o, TERMS_PLAIN);
     store_rows(x->o, (double)p->scale, h->out->dq, place, at->rows, d);
     if (!h->out->dq_abs)
         return;
-    times_rows(h, at, d, x->s, h->k, x->o, true);
+    times_rows(h, at, d, x->s, h->k, x->o, TERMS_ABSOLUTE);
+    times_rows(h, at, d, x->dp, h->k, x->q, TERMS_SQUARED);
+    take_terms(x->o, x->q, at->rows * d);
     store_rows(x->o, fabs((double)p->scale), h->out->dq_abs, place, at->rows, d);
 }
 
@@ -513,10 +528,10 @@ static void attend_rows(const struct head *h, int64_t g, int64_t row0)
         h->out->lse[place + i] = (float)h->lse[g * p->q_len + row0 + i];
     drop(h, &at, x.s, x.kept);
     if (h->out->o_abs) { /* 3 */
-        times_rows(h, &at, h->dv, x.kept, h->v, x.o, true);
+        times_rows(h, &at, h->dv, x.kept, h->v, x.o, TERMS_ABSOLUTE);
         store_rows(x.o, 1, h->out->o_abs, place, at.rows, h->dv);
     }
-    times_rows(h, &at, h->dv, x.kept, h->v, x.o, false);
+    times_rows(h, &at, h->dv, x.kept, h->v, x.o, TERMS_PLAIN);
     store_rows(x.o, 1, h->out->o, place, at.rows, h->dv);
     if (h->mode == ATTN_BWD)
         row_gradients(h, &at, &x); /* 4 */
@@ -538,14 +553,16 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
     }
     drop(h, at, x->s, x->kept);
     times_transposed(h, at, h->dv, x->dout, h->vt, x->dp);
-    add_to_keys(h, at, h->dv, x->kept, x->dout, x->sums[1], false);
+    add_to_keys(h, at, h->dv, x->kept, x->dout, x->sums[1], TERMS_PLAIN);
     if (h->out->dv_abs)
-        add_to_keys(h, at, h->dv, x->kept, x->dout, x->sums[3], true);
+        add_to_keys(h, at, h->dv, x->kept, x->dout, x->sums[3], TERMS_ABSOLUTE);
     drop(h, at, x->dp, x->dp);
     score_gradients(h, at, x);
-    add_to_keys(h, at, h->d, x->dp, x->q, x->sums[0], false);
-    if (h->out->dk_abs)
-        add_to_keys(h, at, h->d, x->s, x->q, x->sums[2], true);
+    add_to_keys(h, at, h->d, x->dp, x->q, x->sums[0], TERMS_PLAIN);
+    if (!h->out->dk_abs)
+        return;
+    add_to_keys(h, at, h->d, x->s, x->q, x->sums[2], TERMS_ABSOLUTE);
+    add_to_keys(h, at, h->d, x->dp, x->q, x->sums[4], TERMS_SQUARED);
 }
 
 /* Pass 4 of a block of keys: dK and dV. */
@@ -554,7 +571,7 @@ static void key_gradients(const struct head *h, int64_t key0)
     const struct attn_problem *p = h->p;
     const struct scratch x = own_scratch(h);
     const int64_t left = p->kv_len - key0, keys = left < BLOCK_KEYS ? left : BLOCK_KEYS;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         memset(x.sums[i], 0, (size_t)(keys * widest_of(p)) * sizeof *x.sums[i]);
     for (int64_t g = 0; g < h->group; g++)
         for (int64_t row0 = 0; row0 < p->q_len; row0 += BLOCK_ROWS) {
@@ -568,6 +585,7 @@ static void key_gradients(const struct head *h, int64_t key0)
         }
     const int64_t place = place_of_key(h, key0);
     const double scale = (double)p->scale;
+    take_terms(x.sums[2], x.sums[4], keys * h->d);
     store_rows(x.sums[0], scale, h->out->dk, place, keys, h->d);
     store_rows(x.sums[1], 1, h->out->dv, place, keys, h->dv);
     store_rows(x.sums[2], fabs(scale), h->out->dk_abs, place, keys, h->d);

@@ -5,7 +5,8 @@
  *   |O|  = P |V|                        |dV| = P^T |dO|
  *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)) + lambda |dS|,
  *          g = 1 - (S / softcap)^2; 1 without a softcap; lambda: reference_logit_error below
- *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
+ *   |dQ| = scale max(dSa |K|, 0.8 sqrt(dS^2 K^2))        |dK| = scale max(dSa^T |Q|, 0.8 sqrt((dS^T)^2 Q^2))
+ *          squares of each element; 0.8 = sqrt(2 / pi)
  *   |dBias| = sqrt(sum over what shares the element of (P sqrt(rowsum((dO * O)^2)) + lambda |dS|)^2): the errors of D
  *             and of the logits, independent
  *   |dSink| = sqrt(sum over rows of (exp(sink - LSE) sqrt(rowsum((dO * O)^2)))^2): each row's error of D, independent
@@ -15,9 +16,12 @@
  * whose sum over a row is sqrt(rowsum(dS^2)). That is as large as the other one on average, but where the numbers dO *
  * O of a row are small, as happens with few columns, it is the one that is left. The plain product over absolute
  * values, |dO| |V|^T + rowsum(|dO| * |O|), bounds the same error, but it is too large by the square root of head_dim
- * and by the square root of the length: at 16K it would hide the errors that the rules are to find. With a softcap dS
- * is multiplied by g, of which the rounding of S / softcap leaves no relative precision where that is near 1: the
- * second term is its error.
+ * and by the square root of the length: at 16K it would hide the errors that the rules are to find.
+ * What rounding dS does to one element of dQ is that root of a sum of squares. Of normal K it is P sqrt(rowsum(dS^2))
+ * |K| but for the mean of |K|, which is the 0.8. Where a number of K is 30 times as large as others, and its key has
+ * much of dS and little of P, it is several times that; so where few rows see a key, in dK. With a softcap dS is
+ * multiplied by g, of which the rounding of S / softcap leaves no relative precision where that is near 1: the second
+ * term is its error.
  * The third is that of the logits: where they are large, each P, and each dS, has a relative error e that may have one
  * sign in many rows. 2 eps lambda |dS| is what e exceeds eps / 2 by, at worst in every term; the other parts hold the
  * rest, which is as large as that of rounding dS. */
@@ -42,6 +46,13 @@ ATTN_FUNCTION double reference_logit_error(const struct attn_problem *p, double 
     if ((p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16) || !(error > eps / 2 && error < INFINITY))
         return 0;
     return (error - eps / 2) / (2 * eps);
+}
+
+/* The product of an element of dQ or dK: dSa times |K| or |Q|, and the sum of the squared terms of dS times these. */
+ATTN_FUNCTION double reference_product(double product, double squares)
+{
+    const double terms = 0.79788456080286536 * sqrt(squares); /* sqrt(2 / pi) */
+    return terms > product && terms < INFINITY ? terms : product;
 }
 
 /* Contiguous fp32 [batch, heads, len, head_dim] (whatever the layout of the problem; [heads, total, head_dim] where the

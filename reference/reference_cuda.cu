@@ -8,8 +8,9 @@
  *   1 load      q, k, v, dO of the block to contiguous fp32
  *   2 forward   s = scale q k^T;  s = softmax(s), LSE;  O = s v
  *   3 backward  dV += s^T dO;  t = dO v^T;  D = rowsum(dO * O);  t = s * (t - D);  dQ = scale t k;  dK += scale t^T q
- *   4 absolute  the same with q, k, v, dO replaced by their absolute values and
- *               t = s * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(t^2))) + lambda |t|, where t is that of 3
+ *   4 absolute  the same with q, k, v, dO replaced by their absolute values and, in the place of t,
+ *               s = s * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(t^2))) + lambda |t|, where t is that of 3
+ *   5 squares   t, k and q squared: t k and t^T q, of which reference_product takes the roots
  * Sums longer than DEPTH_STEP are computed in pieces, because the error of an fp32 sum grows with its length; sums over
  * rows of the softmax and of D are in double.
  *
@@ -22,6 +23,7 @@
 #include "reference/cublas.h"
 #include "reference/reference_sequences.cuh"
 #include "reference/rows.cuh"
+#include "reference/squares.cuh"
 #include "reference/status.h"
 
 enum {
@@ -33,10 +35,10 @@ enum {
 
 /* How a problem is divided into blocks, and the offsets of the parts of the workspace. */
 struct blocking {
-    int64_t slices, slice_rows;        /* batch * kv_heads, group * q_len */
-    int64_t block_slices, block_rows;  /* of a full block; block_slices == 1 or block_rows == slice_rows */
-    int64_t pitch;                     /* of s and t */
-    size_t q, k, v, dout, s, t, delta; /* byte offsets; cuBLAS' workspace is at 0 */
+    int64_t slices, slice_rows;                 /* batch * kv_heads, group * q_len */
+    int64_t block_slices, block_rows;           /* of a full block; block_slices == 1 or block_rows == slice_rows */
+    int64_t pitch;                              /* of s and t */
+    size_t q, k, v, dout, s, t, delta, squares; /* byte offsets; cuBLAS' workspace is at 0 */
     size_t total;
 };
 
@@ -73,6 +75,7 @@ static struct blocking blocking_of(const struct attn_problem *p, enum attn_mode 
         b.dout = take(&b.total, rows * p->head_dim);
         b.t = take(&b.total, rows * b.pitch);
         b.delta = take(&b.total, rows);
+        b.squares = take(&b.total, b.block_slices * p->kv_len * p->head_dim);
     }
     return b;
 }
@@ -152,10 +155,10 @@ __global__ void delta_kernel(const float *dout, const float *o, int64_t rows, in
     }
 }
 
-/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: t = p * max(delta, sqrt(rowsum(t^2))) + lambda |t|,
- * where the old t is what this kernel has written before. lse: of the block's first row. */
+/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: p = p * max(delta, sqrt(rowsum(t^2))) + lambda |t|
+ * and t = t^2, where the old t is what this kernel has written before. lse: of the block's first row. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
-    gradient_kernel(const __grid_constant__ struct attn_problem problem, const float *p, float *t, const float *delta,
+    gradient_kernel(const __grid_constant__ struct attn_problem problem, float *p, float *t, const float *delta,
                     const float *lse, bool absolute, int64_t rows, int64_t pitch, int64_t first, struct key_mask mask)
 {
     __shared__ double sums[REFERENCE_THREADS / 32];
@@ -169,8 +172,12 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
         const float lambda = (float)reference_logit_error(&problem, (double)lse[r]);
         for (int64_t j = threadIdx.x; j < pitch; j += REFERENCE_THREADS) {
             const int64_t at = r * pitch + j;
-            const float own = absolute ? p[at] * d + lambda * fabsf(t[at]) : p[at] * (t[at] - d);
-            t[at] = j >= from && j < to ? own : 0;
+            const bool is_visible = j >= from && j < to;
+            const float ds = t[at];
+            if (absolute)
+                p[at] = is_visible ? p[at] * d + lambda * fabsf(ds) : 0;
+            const float own = absolute ? ds * ds : p[at] * (ds - d);
+            t[at] = is_visible ? own : 0;
         }
     }
 }
@@ -187,6 +194,7 @@ struct job {
     cublasHandle_t blas;
     cudaStream_t stream;
     float *q, *k, *v, *dout, *s, *t, *delta;
+    float *squares; /* of dK, summed over the blocks of a slice */
 };
 
 /* Slices [slice, slice + slices), rows [row, row + rows) of each. */
@@ -266,20 +274,31 @@ static enum attn_status to_scores(const struct job *job, const struct block *at,
 }
 
 static enum attn_status to_rows(const struct job *job, const struct block *at, float alpha, const float *scores,
-                                const float *keys, float *out, struct attn_message *why)
+                                const float *keys, float *of_block, struct attn_message *why)
 {
     const int64_t d = job->problem->head_dim, n = job->problem->kv_len;
     return multiply(job, at, at->rows, d, n, alpha, 0, matrix(scores, at->rows, job->blocking->pitch), false,
-                    matrix(keys, n, d), false, matrix(out + first_row(job, at) * d, at->rows, d), why);
+                    matrix(keys, n, d), false, matrix(of_block, at->rows, d), why);
 }
 
 static enum attn_status to_keys(const struct job *job, const struct block *at, float alpha, const float *scores,
-                                const float *rows, float *out, struct attn_message *why)
+                                const float *rows, float *of_slice, struct attn_message *why)
 {
     const int64_t d = job->problem->head_dim, n = job->problem->kv_len;
     return multiply(job, at, n, d, at->rows, alpha, at->row > 0 ? 1.0f : 0.0f,
                     matrix(scores, at->rows, job->blocking->pitch), true, matrix(rows, at->rows, d), false,
-                    matrix(out + at->slice * n * d, n, d), why);
+                    matrix(of_slice, n, d), why);
+}
+
+/* Where the rows of a block begin in an output of rows, and the keys of its slice in one of keys; NULL for NULL. */
+static float *rows_of(const struct job *job, const struct block *at, float *out)
+{
+    return out ? out + first_row(job, at) * job->problem->head_dim : NULL;
+}
+
+static float *keys_of(const struct job *job, const struct block *at, float *out)
+{
+    return out ? out + at->slice * job->problem->kv_len * job->problem->head_dim : NULL;
 }
 
 static enum attn_status block_forward(const struct job *job, const struct block *at, struct attn_message *why)
@@ -293,10 +312,10 @@ static enum attn_status block_forward(const struct job *job, const struct block 
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess)
         return status_cuda(error, "softmax_kernel", why);
-    return to_rows(job, at, 1, job->s, job->v, job->out->o, why);
+    return to_rows(job, at, 1, job->s, job->v, rows_of(job, at, job->out->o), why);
 }
 
-/* t = dS from t = dP (absolute: t = dSa from t = dS). */
+/* t = dS from t = dP (absolute: s = dSa from s = P and t = dS, t = dS^2). */
 static enum attn_status block_gradient(const struct job *job, const struct block *at, bool absolute,
                                        struct attn_message *why)
 {
@@ -312,7 +331,30 @@ static enum attn_status block_gradient(const struct job *job, const struct block
     return status_cuda(cudaGetLastError(), "gradient_kernel", why);
 }
 
-/* dq, dk, dv may each be NULL. q, k, v, dout of the block are loaded, or their absolute values. */
+/* reference_product of dq and dk, which may each be NULL. In: t = dS^2 and |q|, |k|; dout has the squares of dQ. */
+static enum attn_status block_squares(const struct job *job, const struct block *at, float *dq, float *dk,
+                                      struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim;
+    const int64_t rows = at->slices * at->rows * d, keys = at->slices * job->problem->kv_len * d;
+    const bool is_last = at->row + at->rows == job->blocking->slice_rows;
+    const double scale = fabs((double)job->problem->scale);
+    enum attn_status status = squares_make(job->q, rows, job->q, job->stream, why);
+    if (status == ATTN_OK)
+        status = squares_make(job->k, keys, job->k, job->stream, why);
+    if (status == ATTN_OK && dq)
+        status = to_rows(job, at, 1, job->t, job->k, job->dout, why);
+    if (status == ATTN_OK && dq)
+        status = squares_take(dq, job->dout, scale, rows, job->stream, why);
+    if (status == ATTN_OK && dk)
+        status = to_keys(job, at, 1, job->t, job->q, job->squares, why);
+    if (status == ATTN_OK && dk && is_last)
+        status = squares_take(dk, job->squares, scale, keys, job->stream, why);
+    return status;
+}
+
+/* dq of the block, dk and dv of its slice; each may be NULL. q, k, v, dout of the block are loaded, or their absolute
+ * values. */
 static enum attn_status block_backward(const struct job *job, const struct block *at, bool absolute, float *dq,
                                        float *dk, float *dv, struct attn_message *why)
 {
@@ -326,11 +368,12 @@ static enum attn_status block_backward(const struct job *job, const struct block
         status = to_scores(job, at, 1, job->dout, job->v, job->t, why);
     if (status == ATTN_OK)
         status = block_gradient(job, at, absolute, why);
+    const float *const scores = absolute ? job->s : job->t;
     if (status == ATTN_OK && dq)
-        status = to_rows(job, at, scale, job->t, job->k, dq, why);
+        status = to_rows(job, at, scale, scores, job->k, dq, why);
     if (status == ATTN_OK && dk)
-        status = to_keys(job, at, scale, job->t, job->q, dk, why);
-    return status;
+        status = to_keys(job, at, scale, scores, job->q, dk, why);
+    return status == ATTN_OK && absolute ? block_squares(job, at, dq, dk, why) : status;
 }
 
 static enum attn_status compute_block(const struct job *job, const struct block *at, struct attn_message *why)
@@ -341,14 +384,16 @@ static enum attn_status compute_block(const struct job *job, const struct block 
     if (status == ATTN_OK)
         status = block_forward(job, at, why);
     if (status == ATTN_OK && backward)
-        status = block_backward(job, at, false, out->dq, out->dk, out->dv, why);
+        status = block_backward(job, at, false, rows_of(job, at, out->dq), keys_of(job, at, out->dk),
+                                keys_of(job, at, out->dv), why);
     if (status != ATTN_OK || (!out->o_abs && !(backward && (out->dq_abs || out->dk_abs || out->dv_abs))))
         return status;
     status = load_block(job, at, true, why);
     if (status == ATTN_OK && out->o_abs)
-        status = to_rows(job, at, 1, job->s, job->v, out->o_abs, why);
+        status = to_rows(job, at, 1, job->s, job->v, rows_of(job, at, out->o_abs), why);
     if (status == ATTN_OK && backward)
-        status = block_backward(job, at, true, out->dq_abs, out->dk_abs, out->dv_abs, why);
+        status = block_backward(job, at, true, rows_of(job, at, out->dq_abs), keys_of(job, at, out->dk_abs),
+                                keys_of(job, at, out->dv_abs), why);
     return status;
 }
 
@@ -411,6 +456,7 @@ static enum attn_status compute_dense(const struct attn_problem *problem, enum a
     job.s = (float *)(base + blocking.s);
     job.t = (float *)(base + blocking.t);
     job.delta = (float *)(base + blocking.delta);
+    job.squares = (float *)(base + blocking.squares);
     return compute(&job, why);
 }
 

@@ -8,8 +8,9 @@
  *               O = kept v;  |O| = kept |v|
  *   3 backward  dV += kept^T dO;  |dV| += kept^T |dO|;  t = dO v^T;  D = rowsum(dO * O);
  *               t = s * (M * t - D) * slope;  dQ = scale t k;  dK += scale t^T q
- *   4 absolute  t = s * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) + |M * t - D| (1 - slope)) +
- *               lambda |dS|, where dS is the t of 3;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
+ *   4 absolute  s = s * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) + |M * t - D| (1 - slope)) +
+ *               lambda |dS|, where dS is the t of 3;  |dQ| = scale s |k|;  |dK| += scale s^T |q|
+ *   5 squares   t = dS^2;  t k^2 and the sum of t^T q^2, of which reference_product takes the roots
  * A sink is one more term of the softmax's sum; dSink sums over the blocks of its head.
  * M is dropout's factor and `slope` the softcap's derivative; without them both are 1. dK and dV sum over the blocks of
  * a sequence and the query heads of a group. kept is s without dropout; forward writes it over s, backward into t.
@@ -19,10 +20,10 @@
 
 #include <stdlib.h>
 
-#include "reference/elements.h"
 #include "reference/gather.cuh"
 #include "reference/lengths.h"
-#include "reference/rows.cuh"
+#include "reference/sequence_kernels.cuh"
+#include "reference/squares.cuh"
 #include "reference/status.h"
 
 enum {
@@ -30,10 +31,11 @@ enum {
     SCORES_MAX = 1 << 27 /* elements of s, t and slope: 512 MiB each */
 };
 
-/* Rows of a block, and byte offsets of the parts of the workspace. [1]: absolute values. */
+/* Rows of a block, and byte offsets of the parts of the workspace. [1]: absolute values; squares: of k, and the sums of
+ * dK. */
 struct parts {
     int64_t rows, pitch;
-    size_t q[2], k[2], v[2], dout[2], s, t, slope, sink_rows, sinks, total;
+    size_t q[2], k[2], v[2], dout[2], squares[2], s, t, slope, sink_rows, sinks, total;
 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -56,6 +58,7 @@ static struct parts parts_of(const struct attn_problem *p, enum attn_mode mode)
         x.k[i] = take(&x.total, p->kv_len * p->head_dim);
         x.v[i] = take(&x.total, p->kv_len * attn_v_head_dim(p));
         x.dout[i] = take(&x.total, mode == ATTN_BWD ? x.rows * attn_v_head_dim(p) : 0);
+        x.squares[i] = take(&x.total, mode == ATTN_BWD ? p->kv_len * p->head_dim : 0);
     }
     x.s = take(&x.total, x.rows * x.pitch);
     x.t = take(&x.total, mode == ATTN_BWD ? x.rows * x.pitch : 0);
@@ -68,203 +71,11 @@ static struct parts parts_of(const struct attn_problem *p, enum attn_mode mode)
 
 size_t reference_sequences_bytes(const struct attn_problem *p, enum attn_mode mode) { return parts_of(p, mode).total; }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------- */
-
-/* What the kernels know of a block: rows [first, first + rows) of a query head of a sequence. */
-struct score_block {
-    struct attn_problem problem;
-    struct attn_tensors tensors; /* arrays in device memory */
-    float sink;                  /* of this head; -inf = none */
-    struct key_mask mask;        /* with the lengths of this sequence */
-    int64_t b, head;             /* in the problem, for the block mask */
-    int64_t first, rows, pitch;
-    int64_t first_batch, first_head, first_row; /* of struct reference_outputs */
-    float *dbias, *dbias_abs;                   /* of this sequence and head, [q_len, kv_len]; NULL = not asked for */
-    int64_t bias_pitch;
-};
-
-__device__ __forceinline__ bool is_in_mask(const struct score_block &x, int64_t row, int64_t key)
-{
-    return attn_block_is_visible(&x.problem, x.tensors.block_mask, x.b, x.head, row + x.first_row, key);
-}
-
-__device__ __forceinline__ float added(const struct score_block &x, int64_t row, int64_t key)
-{
-    return element_added(&x.problem, &x.tensors, x.b, x.head, x.mask.q_len, x.mask.kv_len, row, key);
-}
-
-__device__ __forceinline__ float dropout_factor(const struct score_block &x, int64_t row, int64_t key)
-{
-    return attn_dropout_factor(&x.problem, x.b + x.first_batch, x.head + x.first_head, row + x.first_row, key);
-}
-
-/* scale Q K^T in, P out, in place. lse: of the block's first row. slope: NULL, or the softcap's derivative of the keys
- * that the causal mask and the window leave. */
-__global__ void __launch_bounds__(REFERENCE_THREADS)
-    sequence_softmax(const __grid_constant__ struct score_block x, float *s, float *slope, float *lse)
-{
-    __shared__ double sums[REFERENCE_THREADS / 32];
-    __shared__ float maxima[REFERENCE_THREADS / 32];
-    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
-        float *const row = s + r * x.pitch;
-        int64_t from, to;
-        visible_keys(x.mask, x.first + r, &from, &to);
-        float maximum = x.sink;
-        int sees = 0;
-        for (int64_t j = from + threadIdx.x; j < to; j += REFERENCE_THREADS) {
-            const bool is_visible = is_in_mask(x, x.first + r, j);
-            if (slope)
-                slope[r * x.pitch + j] = element_slope(row[j], x.problem.softcap);
-            row[j] = is_visible ? element_capped(row[j], x.problem.softcap) + added(x, x.first + r, j) : -INFINITY;
-            maximum = fmaxf(maximum, row[j]);
-            sees |= is_visible;
-        }
-        sees = __syncthreads_or(sees);
-        maximum = block_max(maximum, maxima);
-        double sum = 0;
-        for (int64_t j = from + threadIdx.x; sees && j < to; j += REFERENCE_THREADS)
-            sum += expf(row[j] - maximum);
-        sum = block_sum(sum, sums) + (x.sink == -INFINITY ? 0.0 : (double)expf(x.sink - maximum));
-        const float inverse = (float)(1 / sum);
-        for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS)
-            row[j] = sees && j >= from && j < to ? expf(row[j] - maximum) * inverse : 0;
-        if (threadIdx.x == 0)
-            lse[r] = maximum > -INFINITY ? (float)((double)maximum + log(sum)) : -INFINITY;
-    }
-}
-
-/* kept = M * p; kept may be p. */
-__global__ void __launch_bounds__(REFERENCE_THREADS)
-    sequence_dropout(const __grid_constant__ struct score_block x, const float *p, float *kept)
-{
-    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x)
-        for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS)
-            kept[r * x.pitch + j] = p[r * x.pitch + j] * dropout_factor(x, x.first + r, j);
-}
-
-/* dS of an element. t: dP, or without a softcap dS already. */
-__device__ __forceinline__ double gradient_again(const struct score_block &x, const float *p, const float *t,
-                                                 const float *slope, float delta, int64_t r, int64_t j)
-{
-    const int64_t at = r * x.pitch + j;
-    return slope ? (double)(p[at] * (t[at] * dropout_factor(x, x.first + r, j) - delta) * slope[at]) : (double)t[at];
-}
-
-/* Adds dS to dBias, and the square of its error to |dBias|. Heads follow each other, so that no two add at a time. */
-__device__ __forceinline__ void add_bias(const struct score_block &x, int64_t row, int64_t key, float ds, float error)
-{
-    const int64_t at = row * x.bias_pitch + key;
-    x.dbias[at] += ds;
-    if (x.dbias_abs)
-        x.dbias_abs[at] += error * error;
-}
-
-__global__ void sequence_root(float *x, int64_t count)
-{
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
-        x[i] = sqrtf(x[i]);
-}
-
-/* t = dS = p * (M * t - D) * slope. absolute: t = p * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) +
- * |M * t - D| (1 - slope)) + lambda |dS|, whose old t is dS, with a softcap dP again. dout, o, lse: of the block's
- * first row. 0 where the row does not see the key. */
-__global__ void __launch_bounds__(REFERENCE_THREADS)
-    sequence_gradient(const __grid_constant__ struct score_block x, const float *p, float *t, const float *slope,
-                      const float *dout, const float *o, const float *lse, bool absolute)
-{
-    __shared__ double sums[REFERENCE_THREADS / 32];
-    const int64_t d = attn_v_head_dim(&x.problem);
-    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
-        const float lambda = (float)reference_logit_error(&x.problem, (double)lse[r]);
-        double sum = 0, squares = 0;
-        for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
-            const double product = (double)dout[r * d + c] * (double)o[r * d + c];
-            sum += product;
-            squares += product * product;
-        }
-        const float delta = (float)block_sum(sum, sums), spread = (float)sqrt(block_sum(squares, sums));
-        int64_t from, to;
-        visible_keys(x.mask, x.first + r, &from, &to);
-        double size = 0;
-        for (int64_t j = from + threadIdx.x; absolute && j < to; j += REFERENCE_THREADS) {
-            const double ds = gradient_again(x, p, t, slope, delta, r, j);
-            size += ds * ds;
-        }
-        size = absolute ? sqrt(block_sum(size, sums)) : 0;
-        for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS) {
-            const int64_t at = r * x.pitch + j;
-            float out = 0;
-            if (j >= from && j < to) {
-                const float steep = slope ? slope[at] : 1.0f;
-                const float part = absolute && !slope ? 0.0f : t[at] * dropout_factor(x, x.first + r, j) - delta;
-                const float ds = absolute && !slope ? t[at] : p[at] * part * steep;
-                const float own = p[at] * (fmaxf(spread * steep, (float)size) + fabsf(part) * (1.0f - steep));
-                if (x.dbias && !absolute)
-                    add_bias(x, x.first + r, j, p[at] * part, p[at] * (spread + lambda * fabsf(part)));
-                out = absolute ? own + lambda * fabsf(ds) : p[at] * (part * steep);
-            }
-            t[at] = out;
-        }
-    }
-}
-
-/* The part of each row of dSink, and of |dSink|: rows[2 r], rows[2 r + 1]. The square of the latter would be lost where
- * exp(sink - LSE) is 1e-22, with logits of 50. dout, o, lse: of the block's first row. */
-__global__ void __launch_bounds__(REFERENCE_THREADS)
-    sequence_sink_rows(const __grid_constant__ struct score_block x, const float *dout, const float *o,
-                       const float *lse, float *rows)
-{
-    __shared__ double sums[REFERENCE_THREADS / 32];
-    const int64_t d = attn_v_head_dim(&x.problem);
-    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
-        double sum = 0, squares = 0;
-        for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
-            const double product = (double)dout[r * d + c] * (double)o[r * d + c];
-            sum += product;
-            squares += product * product;
-        }
-        sum = block_sum(sum, sums);
-        squares = block_sum(squares, sums);
-        if (threadIdx.x == 0) {
-            const double share = exp((double)x.sink - (double)lse[r]);
-            rows[2 * r] = (float)(share * sum);
-            rows[2 * r + 1] = (float)(share * sqrt(squares));
-        }
-    }
-}
-
-/* Adds the rows of a block to the two sums of its head; one block of threads. */
-__global__ void __launch_bounds__(REFERENCE_THREADS)
-    sequence_add_sinks(const float *rows, int64_t count, double *head_sums)
-{
-    __shared__ double sums[REFERENCE_THREADS / 32];
-    double sum = 0, squares = 0;
-    for (int64_t r = threadIdx.x; r < count; r += REFERENCE_THREADS) {
-        sum += (double)rows[2 * r];
-        squares += (double)rows[2 * r + 1] * (double)rows[2 * r + 1];
-    }
-    sum = block_sum(sum, sums);
-    squares = block_sum(squares, sums);
-    if (threadIdx.x == 0) {
-        head_sums[0] -= sum;
-        head_sums[1] += squares;
-    }
-}
-
-__global__ void sequence_store_sinks(const double *sinks, int64_t heads, float *dsink, float *dsink_abs)
-{
-    for (int64_t h = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; h < heads; h += (int64_t)gridDim.x * blockDim.x) {
-        dsink[h] = (float)sinks[2 * h];
-        if (dsink_abs)
-            dsink_abs[h] = (float)sqrt(sinks[2 * h + 1]);
-    }
-}
-
 /* ---- one block of rows ------------------------------------------------------------------------------------------ */
 
 /* [1]: absolute values. */
 struct operands {
-    float *q[2], *k[2], *v[2], *dout[2];
+    float *q[2], *k[2], *v[2], *dout[2], *k_squared;
 };
 
 struct job {
@@ -278,6 +89,7 @@ struct job {
     struct operands in;
     int64_t block_rows, pitch;
     float *s, *t, *slope; /* slope: NULL without a softcap */
+    float *key_squares;   /* of dK, summed over the blocks of a sequence and kv head */
     float *sink_rows;
     double *sinks;     /* two for each query head; NULL = dSink is not asked for */
     const float *sink; /* [q_heads] in host memory; NULL = none */
@@ -310,8 +122,10 @@ static enum attn_status load_keys(const struct job *job, int64_t b, int64_t kv_h
     const struct attn_problem *p = job->problem;
     const struct attn_tensors *t = job->tensors;
     const enum attn_dtype dtype = attn_kv_dtype(p);
-    const enum attn_status status =
+    enum attn_status status =
         load(job, true, b, kv_head, 0, kv_len, p->head_dim, t->k, dtype, t->scale_k, job->in.k, why);
+    if (status == ATTN_OK && job->mode == ATTN_BWD)
+        status = squares_make(job->in.k[0], kv_len * p->head_dim, job->in.k_squared, job->stream, why);
     if (status != ATTN_OK)
         return status;
     return load(job, true, b, kv_head, 0, kv_len, attn_v_head_dim(p), t->v, dtype, t->scale_v, job->in.v, why);
@@ -352,25 +166,28 @@ static enum attn_status to_scores(const struct job *job, const struct block *at,
                     matrix(scores, job->pitch, false), why);
 }
 
-/* The block's rows of out = alpha scores keys; nothing when out is NULL. */
+/* The block's rows = alpha scores keys; nothing when they are NULL. */
 static enum attn_status to_rows(const struct job *job, const struct block *at, int64_t d, float alpha,
-                                const float *scores, const float *keys, float *out, struct attn_message *why)
+                                const float *scores, const float *keys, float *rows, struct attn_message *why)
 {
-    if (!out)
+    if (!rows)
         return ATTN_OK;
     return multiply(job, at->rows, d, at->kv_len, alpha, 0, matrix(scores, job->pitch, false), matrix(keys, d, false),
-                    matrix(out + at->row * d, d, false), why);
+                    matrix(rows, d, false), why);
 }
 
-/* The sequence's keys of out += alpha scores^T rows; nothing when out is NULL. */
+/* The sequence's keys += alpha scores^T rows; nothing when they are NULL. */
 static enum attn_status to_keys(const struct job *job, const struct block *at, int64_t d, float alpha,
-                                const float *scores, const float *rows, float *out, struct attn_message *why)
+                                const float *scores, const float *rows, float *keys, struct attn_message *why)
 {
-    if (!out)
+    if (!keys)
         return ATTN_OK;
     return multiply(job, at->kv_len, d, at->rows, alpha, at->begins_keys ? 0.0f : 1.0f,
-                    matrix(scores, job->pitch, true), matrix(rows, d, false), matrix(out + at->key * d, d, false), why);
+                    matrix(scores, job->pitch, true), matrix(rows, d, false), matrix(keys, d, false), why);
 }
+
+/* Row `row` of an output with d columns; NULL for NULL. */
+static float *row_of(float *out, int64_t row, int64_t d) { return out ? out + row * d : NULL; }
 
 static enum attn_status block_softmax(const struct job *job, const struct block *at, struct attn_message *why)
 {
@@ -428,14 +245,28 @@ static enum attn_status block_values(const struct job *job, const struct block *
     if (status == ATTN_OK)
         status = block_dropout(job, at, &kept, why);
     if (status == ATTN_OK)
-        status = to_rows(job, at, dv, 1, kept, job->in.v[0], out->o, why);
+        status = to_rows(job, at, dv, 1, kept, job->in.v[0], row_of(out->o, at->row, dv), why);
     if (status == ATTN_OK)
-        status = to_rows(job, at, dv, 1, kept, job->in.v[1], out->o_abs, why);
+        status = to_rows(job, at, dv, 1, kept, job->in.v[1], row_of(out->o_abs, at->row, dv), why);
     if (status == ATTN_OK && backward)
-        status = to_keys(job, at, dv, 1, kept, job->in.dout[0], out->dv, why);
+        status = to_keys(job, at, dv, 1, kept, job->in.dout[0], row_of(out->dv, at->key, dv), why);
     if (status == ATTN_OK && backward)
-        status = to_keys(job, at, dv, 1, kept, job->in.dout[1], out->dv_abs, why);
+        status = to_keys(job, at, dv, 1, kept, job->in.dout[1], row_of(out->dv_abs, at->key, dv), why);
     return status;
+}
+
+/* Takes the squares into |dQ|, and sums those of |dK|. t = dS^2; q and its absolute values, of this block alone, are
+ * written over. */
+static enum attn_status block_squares(const struct job *job, const struct block *at, float *dq, const float *dk,
+                                      struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim, elements = at->rows * d;
+    enum attn_status status = squares_make(job->in.q[1], elements, job->in.q[1], job->stream, why);
+    if (status == ATTN_OK && dq)
+        status = to_rows(job, at, d, 1, job->t, job->in.k_squared, job->in.q[0], why);
+    if (status == ATTN_OK && dq)
+        status = squares_take(dq, job->in.q[0], (double)job->problem->scale, elements, job->stream, why);
+    return status == ATTN_OK && dk ? to_keys(job, at, d, 1, job->t, job->in.q[1], job->key_squares, why) : status;
 }
 
 /* dQ and dK, or their products over absolute values. */
@@ -452,10 +283,10 @@ static enum attn_status block_gradients(const struct job *job, const struct bloc
     if (status == ATTN_OK)
         status = block_gradient(job, at, absolute, why);
     if (status == ATTN_OK)
-        status = to_rows(job, at, d, scale, job->t, job->in.k[absolute], dq, why);
+        status = to_rows(job, at, d, scale, absolute ? job->s : job->t, job->in.k[absolute], dq, why);
     if (status == ATTN_OK)
-        status = to_keys(job, at, d, scale, job->t, job->in.q[absolute], dk, why);
-    return status;
+        status = to_keys(job, at, d, scale, absolute ? job->s : job->t, job->in.q[absolute], dk, why);
+    return status == ATTN_OK && absolute ? block_squares(job, at, dq, dk, why) : status;
 }
 
 /* Rows of d columns. */
@@ -483,6 +314,7 @@ static enum attn_status block_without_keys(const struct job *job, const struct b
 static enum attn_status compute_block(const struct job *job, const struct block *at, struct attn_message *why)
 {
     const struct reference_outputs *out = job->out;
+    const int64_t d = job->problem->head_dim;
     if (at->kv_len == 0)
         return block_without_keys(job, at, why);
     enum attn_status status = load_rows(job, at, why);
@@ -491,9 +323,9 @@ static enum attn_status compute_block(const struct job *job, const struct block 
     if (status == ATTN_OK)
         status = block_sinks(job, at, why);
     if (status == ATTN_OK && job->mode == ATTN_BWD)
-        status = block_gradients(job, at, false, out->dq, out->dk, why);
+        status = block_gradients(job, at, false, row_of(out->dq, at->row, d), row_of(out->dk, at->key, d), why);
     if (status == ATTN_OK && job->mode == ATTN_BWD)
-        status = block_gradients(job, at, true, out->dq_abs, out->dk_abs, why);
+        status = block_gradients(job, at, true, row_of(out->dq_abs, at->row, d), row_of(out->dk_abs, at->key, d), why);
     return status;
 }
 
@@ -560,17 +392,20 @@ static enum attn_status compute_kv_head(const struct job *job, int64_t b, int64_
 {
     const int64_t group = job->problem->q_heads / job->problem->kv_heads;
     const struct attn_sequence length = attn_sequence_at(job->problem, job->lengths, b);
-    if (length.q_len == 0) {
-        const struct block at = block_at(job, b, kv_head * group, 0);
-        return keys_without_rows(job, &at, why);
-    }
+    const struct block begin = block_at(job, b, kv_head * group, 0);
+    if (length.q_len == 0)
+        return keys_without_rows(job, &begin, why);
     enum attn_status status = load_keys(job, b, kv_head, length.kv_len, why);
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
         for (int64_t first = 0; first < length.q_len && status == ATTN_OK; first += job->block_rows) {
             const struct block at = block_at(job, b, head, first);
             status = compute_block(job, &at, why);
         }
-    return status;
+    if (status != ATTN_OK || job->mode == ATTN_FWD || !job->out->dk_abs)
+        return status;
+    const int64_t d = job->problem->head_dim;
+    return squares_take(row_of(job->out->dk_abs, begin.key, d), job->key_squares, (double)job->problem->scale,
+                        length.kv_len * d, job->stream, why);
 }
 
 static enum attn_status compute(const struct job *job, struct attn_message *why)
@@ -668,6 +503,8 @@ enum attn_status reference_sequences(const struct attn_problem *problem, enum at
     job.s = (float *)(base + parts.s);
     job.t = (float *)(base + parts.t);
     job.slope = problem->softcap != 0 && mode == ATTN_BWD ? (float *)(base + parts.slope) : NULL;
+    job.in.k_squared = (float *)(base + parts.squares[0]);
+    job.key_squares = (float *)(base + parts.squares[1]);
     job.sink_rows = (float *)(base + parts.sink_rows);
     job.sinks = problem->has_sink && mode == ATTN_BWD && out->dsink ? (double *)(base + parts.sinks) : NULL;
     float *sink = NULL;

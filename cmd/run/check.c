@@ -139,7 +139,6 @@ static struct compare_job job_of(const struct check_request *request, const stru
                               .atol_abs = bounds->atol_abs,
                               .atol_element = bounds->atol_element,
                               .rtol = bounds->rtol,
-                              .has_few_terms = tensor == TENSOR_DK && p->dtype != ATTN_FP32,
                               .signs = tensor_signs(&request->outputs->signs, tensor)};
     if (problem_is_array(tensor)) {
         job.x = tensor_of(&request->item->problem, &request->outputs->tensors, tensor); /* strides of the whole LSE */

@@ -151,9 +151,27 @@ static double at(const struct attn_problem *p, struct attn_tensor x, int64_t b, 
     return (double)fill_load(x.data, p->dtype, b * x.stride_batch + h * x.stride_head + i * x.stride_row + c);
 }
 
-/* One row of one query head, from the formulas of attention.h and reference.h; adds to dk, dv and their _abs. */
+/* The product over absolute values of an element, and the sum of the squares of its terms of dS. */
+static double product_of(double absolute, double squares)
+{
+    return fmax(absolute, sqrt(2 / 3.14159265358979324 * squares));
+}
+
+/* Sums of squares of all products of dQ and dK, without and with those. */
+static double plain2, with2;
+
+static double counted_product(double absolute, double squares)
+{
+    const double product = product_of(absolute, squares);
+    plain2 += absolute * absolute;
+    with2 += product * product;
+    return product;
+}
+
+/* One row of one query head, from the formulas of attention.h and reference.h; adds to dk, dv and their _abs, and to
+ * the squares of dk. */
 static void definition_row(const struct attn_problem *p, const struct attn_tensors *t, int64_t b, int64_t h, int64_t i,
-                           double *row[4], double *keys[4], double *lse)
+                           double *row[5], double *keys[5], double *lse)
 {
     const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim;
     double *prob = calloc((size_t)p->kv_len, sizeof *prob), sum = 0, max = -INFINITY;
@@ -174,7 +192,7 @@ static void definition_row(const struct attn_problem *p, const struct attn_tenso
         }
     *lse = sum > 0 ? max + log(sum) : -INFINITY;
     for (int64_t c = 0; c < d; c++)
-        row[0][c] = row[1][c] = row[2][c] = row[3][c] = 0;
+        row[0][c] = row[1][c] = row[2][c] = row[3][c] = row[4][c] = 0;
     for (int64_t j = 0; j < p->kv_len && sum > 0; j++)
         for (int64_t c = 0; c < d; c++) {
             row[0][c] += prob[j] / sum * at(p, t->v, b, g, j, c);
@@ -197,20 +215,24 @@ static void definition_row(const struct attn_problem *p, const struct attn_tenso
             const int64_t to = ((b * p->kv_heads + g) * p->kv_len + j) * d + c;
             row[2][c] += ds * at(p, t->k, b, g, j, c);
             row[3][c] += ds_abs * fabs(at(p, t->k, b, g, j, c));
+            row[4][c] += pow(ds * at(p, t->k, b, g, j, c), 2);
             keys[0][to] += ds * at(p, t->q, b, h, i, c);
             keys[1][to] += ds_abs * fabs(at(p, t->q, b, h, i, c));
             keys[2][to] += prob[j] / sum * at(p, t->dout, b, h, i, c);
             keys[3][to] += prob[j] / sum * fabs(at(p, t->dout, b, h, i, c));
+            keys[4][to] += pow(ds * at(p, t->q, b, h, i, c), 2);
         }
     }
+    for (int64_t c = 0; c < d; c++)
+        row[3][c] = counted_product(row[3][c], row[4][c]);
     free(prob);
 }
 
 static void definition(const struct attn_problem *p, const struct attn_tensors *t, struct reference_outputs *out)
 {
     const struct sizes n = sizes_of(p);
-    double *keys[4], *row[4];
-    for (int i = 0; i < 4; i++) {
+    double *keys[5], *row[5];
+    for (int i = 0; i < 5; i++) {
         keys[i] = calloc((size_t)n.k, sizeof **keys);
         row[i] = calloc((size_t)p->head_dim, sizeof **row);
         assert_true(keys[i] && row[i]);
@@ -226,8 +248,10 @@ static void definition(const struct attn_problem *p, const struct attn_tensors *
                 to[i][r * p->head_dim + c] = (float)row[i][c];
     }
     float *to[] = {out->dk, out->dk_abs, out->dv, out->dv_abs};
-    for (int i = 0; i < 4; i++) {
-        for (int64_t e = 0; e < n.k; e++)
+    for (int64_t e = 0; e < n.k; e++)
+        keys[1][e] = counted_product(keys[1][e], keys[4][e]);
+    for (int i = 0; i < 5; i++) {
+        for (int64_t e = 0; e < n.k && i < 4; e++)
             to[i][e] = (float)keys[i][e];
         free(keys[i]);
         free(row[i]);
@@ -268,6 +292,29 @@ static void definition_as_plain_loops(void **state)
         assert_near(where, "|dk|", out.dk_abs, ref.dk_abs, n.k, 1e-11, 2e-7);
         assert_near(where, "|dv|", out.dv_abs, ref.dv_abs, n.k, 1e-11, 2e-7);
         outputs_free(&out);
+        outputs_free(&ref);
+        tensors_free(&t);
+    }
+}
+
+/* The squares of terms matter where numbers of K or Q differ much or few rows see a key: of usual inputs the products
+ * hardly move, and with them the norms that errors are divided by. */
+static void squares_hardly_move_usual_products(void **state)
+{
+    static const struct {
+        struct attn_problem problem;
+        enum fill_dist dist;
+    } usual[] = {{DENSE(1, 2, 1, 130, 130, 32, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.177f, 0), FILL_NORMAL},
+                 {DENSE(1, 1, 1, 257, 257, 16, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0.25f, 0), FILL_UNIFORM}};
+    (void)state;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        struct attn_tensors t = tensors_new(&usual[i].problem, usual[i].dist);
+        struct reference_outputs ref = outputs_new(&usual[i].problem);
+        plain2 = with2 = 0;
+        definition(&usual[i].problem, &t, &ref);
+        const double times = sqrt(with2 / plain2);
+        if (!(times >= 1 && times <= 1.1))
+            fail_msg("problem %zu: products are %.3g times as large", i, times);
         outputs_free(&ref);
         tensors_free(&t);
     }
@@ -390,6 +437,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(layouts_and_dtypes_are_only_ways_to_load),
         cmocka_unit_test(forward_is_the_forward_of_backward_and_abs_may_be_absent),
+        cmocka_unit_test(squares_hardly_move_usual_products),
         cmocka_unit_test(hard_inputs),
         cmocka_unit_test(too_little_memory_is_a_sentence),
     };

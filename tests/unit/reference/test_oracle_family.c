@@ -98,16 +98,22 @@ static int64_t bias_place(const struct attn_problem *p, int64_t b, int64_t h, in
     return (plane * p->q_len + i) * p->kv_len + j;
 }
 
-/* One row: adds what it contributes to dk, dv and their _abs, of which row 0 is key 0 of its sequence and head, and to
- * the two sums of its head's dSink. */
+/* The product over absolute values of an element, and the sum of the squares of its terms of dS. */
+static double product_of(double absolute, double squares)
+{
+    return fmax(absolute, sqrt(2 / 3.14159265358979324 * squares));
+}
+
+/* One row: adds what it contributes to dk, dv and their _abs and to the squares of dk, of which row 0 is key 0 of its
+ * sequence and head, and to the two sums of its head's dSink. */
 static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i, struct attn_sequence at,
-                           double *rows[4], double *keys[4], double *sinks, double *biases, double *lse)
+                           double *rows[4], double *keys[5], double *sinks, double *biases, double *lse)
 {
     const struct attn_problem *p = &m->p;
     const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, dv = attn_v_head_dim(p);
     const int64_t shift = at.kv_len - at.q_len;
-    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, size2 = 0, sum = 0,
-                                                              max = -INFINITY;
+    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, squares[MAX_DIM] = {0};
+    double spread2 = 0, size2 = 0, sum = 0, max = -INFINITY;
     double *s = malloc((size_t)(at.kv_len + 1) * 2 * sizeof *s), *const capped = s + at.kv_len + 1;
     assert_non_null(s);
     row_of_q(m, b, h, i, q);
@@ -181,6 +187,8 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
                 rows[3][c] += ds_abs * fabs(k[c]);
                 keys[0][j * d + c] += ds * q[c];
                 keys[2][j * d + c] += ds_abs * fabs(q[c]);
+                squares[c] += pow(ds * k[c], 2);
+                keys[4][j * d + c] += pow(ds * q[c], 2);
             }
             for (int64_t c = 0; c < dv && pass == 2; c++) {
                 keys[1][j * dv + c] += factor * prob * dout[c];
@@ -188,6 +196,8 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             }
         }
     }
+    for (int64_t c = 0; c < d; c++)
+        rows[3][c] = product_of(rows[3][c], squares[c]);
     free(s);
 }
 
@@ -201,14 +211,14 @@ static void definition(const struct made *m, const struct reference_outputs *out
 {
     const struct attn_problem *p = &m->p;
     const int64_t d = p->head_dim, dv = attn_v_head_dim(p), group = p->q_heads / p->kv_heads;
-    double vectors[4][MAX_DIM], *rows[4] = {vectors[0], vectors[1], vectors[2], vectors[3]}, *keys[4];
+    double vectors[4][MAX_DIM], *rows[4] = {vectors[0], vectors[1], vectors[2], vectors[3]}, *keys[5];
     double sinks[16][2] = {{0}}, *const biases = calloc((size_t)(2 * bias_elements(p) + 1), sizeof *biases);
     assert_non_null(biases);
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t g = 0; g < p->kv_heads; g++) {
             const struct attn_sequence at = attn_sequence_at(p, &m->t, b);
             const bool packed = p->lengths == ATTN_PACKED;
-            for (int n = 0; n < 4; n++)
+            for (int n = 0; n < 5; n++)
                 assert_non_null(keys[n] = calloc((size_t)(at.kv_len * MAX_DIM + 1), sizeof **keys));
             for (int64_t h = g * group; h < (g + 1) * group; h++)
                 for (int64_t i = 0; i < at.q_len; i++) {
@@ -223,6 +233,9 @@ static void definition(const struct made *m, const struct reference_outputs *out
                     store(out->dq_abs, place, rows[3], d);
                 }
             float *const to[] = {out->dk, out->dv, out->dk_abs, out->dv_abs};
+            for (int64_t e = 0; e < at.kv_len * d; e++)
+                keys[2][e] = product_of(keys[2][e], keys[4][e]);
+            free(keys[4]);
             for (int n = 0; n < 4; n++) {
                 for (int64_t j = 0; j < at.kv_len; j++)
                     store(to[n], packed ? g * p->total_k + at.k_first + j : (b * p->kv_heads + g) * p->kv_len + j,
