@@ -47,6 +47,8 @@ enum lie {
     NEIGHBOUR,
     GOES_ON,
     SLOW_FIRST,
+    HOST_FUNCTION,
+    TUNES,
     LATER,
     AHEAD,
     WHILE_FLUSHING,
@@ -347,6 +349,37 @@ static cudaError_t go_on(const struct arguments &a, const struct plan *plan, cud
 
 #include "tests/liars/liars_cuda_others.cuh"
 
+/* No lies: honest launches that take longer than others, on the device or at first. */
+
+static void rest(void *ignored)
+{
+    (void)ignored;
+    usleep(200);
+}
+
+/* The device waits for a function on the host. */
+static cudaError_t behind_host_function(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
+{
+    const cudaError_t error = cudaLaunchHostFunc(stream, rest, NULL);
+    return error == cudaSuccess ? enqueue(a, plan, stream) : error;
+}
+
+static bool is_tuned(const struct plan *plan, cudaStream_t stream) { return plan->direct > 1 || is_capturing(stream); }
+
+/* The first launch of a problem is made several times, timed, and waited for. */
+static cudaError_t tune(const struct arguments &a, const struct plan *plan, cudaStream_t stream)
+{
+    cudaError_t error = cudaSuccess;
+    for (int n = 0; n < 4 && error == cudaSuccess; n++) {
+        error = enqueue(a, plan, stream);
+        if (error == cudaSuccess)
+            error = cudaEventRecord(plan->done, stream);
+        if (error == cudaSuccess)
+            error = cudaEventSynchronize(plan->done);
+    }
+    return error;
+}
+
 /* What a launch does beside the work, or instead of it. */
 static cudaError_t act(const struct arguments &a, struct plan *plan, cudaStream_t stream)
 {
@@ -368,6 +401,8 @@ static cudaError_t act(const struct arguments &a, struct plan *plan, cudaStream_
     case HONEST: honest_outputs = a.t; break;
     case NEIGHBOUR: return copy_neighbour(a, plan, stream);
     case GOES_ON: return go_on(a, plan, stream);
+    case HOST_FUNCTION: return behind_host_function(a, plan, stream);
+    case TUNES: return is_tuned(plan, stream) ? enqueue(a, plan, stream) : tune(a, plan, stream);
     case LATER: return enqueue(a, plan, is_honest ? stream : plan->own_stream);
     case AHEAD: return is_honest ? enqueue(a, plan, stream) : work_ahead(a, plan, stream);
     case WHILE_FLUSHING: return is_honest ? enqueue(a, plan, stream) : work_while_flushing(a, plan, stream);
@@ -481,6 +516,8 @@ extern "C" const struct attn_impl *fabench_impls(int abi)
         row<NEIGHBOUR>("liar_gpu_neighbour"),
         row<GOES_ON>("liar_gpu_goes_on"),
         row<SLOW_FIRST>("liar_gpu_slow_first"),
+        row<HOST_FUNCTION>("liar_gpu_host_function"),
+        row<TUNES>("liar_gpu_tunes"),
         row<LATER>("liar_gpu_later"),
         row<AHEAD>("liar_gpu_ahead"),
         row<WHILE_FLUSHING>("liar_gpu_while_flushing"),
