@@ -20,27 +20,18 @@
 #include "cmd/device/backend.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/device/gate.h"
 #include "cmd/device/others.h"
 #include "reference/harness/harness_cuda.h"
-
-/* Time limit of the stream gate, in ns. A launch that waits for the device never opens the gate, and is detected by
- * this limit. */
-#define GATE_LIMIT_NS UINT64_C(2000000000)
 
 /* LOOK: the counter of a probe, behind those of digests. */
 enum { PASSES_MAX = 8, LOOK = 2 * DIGEST_MAX, COUNTERS };
 
-struct gate {
-    volatile int open, timed_out;
-};
-
 struct cuda_state {
     cudaStream_t stream;
     cudaEvent_t start, stop, pass_events[PASSES_MAX + 1];
-    struct gate *gate; /* host-mapped */
-    struct gate *gate_device;
-    bool is_held; /* the gate is closed, and the sample that opens it follows */
-    void *flush;  /* NULL until a cold sample is asked for */
+    struct stream_gate gate;
+    void *flush; /* NULL until a cold sample is asked for */
     size_t flush_bytes;
     float *tables[FILL_DISTS][FILL_TENSORS]; /* quantile tables in device memory, by (dist, tensor) */
     unsigned long long *counters;            /* device memory for sums */
@@ -73,30 +64,15 @@ static enum attn_status failed(struct attn_message *why, const char *what, cudaE
 
 static struct cuda_state *state_of(struct backend *be) { return be->state; }
 
-static void open_gate(struct cuda_state *s)
-{
-    __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
-    s->is_held = false;
-}
-
-static enum attn_status close_gate(struct cuda_state *s, struct attn_message *why)
-{
-    s->gate->open = s->gate->timed_out = 0;
-    TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
-    return ATTN_OK;
-}
-
 static enum attn_status synchronize(struct backend *be, const char *what, struct attn_message *why)
 {
-    open_gate(state_of(be));
+    gate_open(&state_of(be)->gate);
     return failed(why, what, cudaStreamSynchronize(state_of(be)->stream));
 }
 
 static enum attn_status cuda_hold(struct backend *be, struct attn_message *why)
 {
-    TRY(close_gate(state_of(be), why));
-    state_of(be)->is_held = true;
-    return ATTN_OK;
+    return gate_hold(&state_of(be)->gate, why);
 }
 
 static void cuda_close(struct backend *be)
@@ -120,7 +96,7 @@ static void cuda_close(struct backend *be)
     cudaFree(s->blocks);
     cudaFree(s->read);
     cudaFree(s->read_sums);
-    cudaFreeHost(s->gate);
+    gate_free(&s->gate);
     if (s->stream)
         cudaStreamDestroy(s->stream);
     free(s);
@@ -226,7 +202,7 @@ static enum attn_status cuda_settle(struct backend *be, double limit_ms, bool is
                                     struct attn_message *why)
 {
     (void)limit_ms;
-    open_gate(state_of(be));
+    gate_open(&state_of(be)->gate);
     TRY_CUDA(cudaDeviceSynchronize());
     quiet_end(&state_of(be)->quiet); /* what waits for a handler is to run before */
     others_begin(&state_of(be)->others, 1);
@@ -391,7 +367,7 @@ static enum attn_status enqueue(struct backend *be, const struct launcher *l, st
 /* What another one has left in streams of its own ends before. */
 static enum attn_status cuda_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
-    open_gate(state_of(be));
+    gate_open(&state_of(be)->gate);
     TRY_CUDA(cudaDeviceSynchronize());
     const enum attn_status status = enqueue(be, l, why);
     return status == ATTN_OK ? synchronize(be, name_of(l), why) : status;
@@ -467,12 +443,12 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
     uint64_t look_start = 0;
     if (cold) /* before the gate: an allocation may wait for the device */
         TRY(cuda_make_flush(be, why));
-    if (!s->is_held)
-        TRY(close_gate(s, why));
+    if (!s->gate.is_held)
+        TRY(gate_close(&s->gate, why));
     if (l->probe)
         l->probe->others_ms = others_ms(&s->others);
     enum attn_status status = enqueue_sample(be, l, cold, &look_start, why);
-    open_gate(s);
+    gate_open(&s->gate);
     if (status != ATTN_OK) {
         cudaStreamSynchronize(s->stream);
         return status;
@@ -480,11 +456,7 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
     status = synchronize(be, name_of(l), why);
     if (status != ATTN_OK)
         return status;
-    if (s->gate->timed_out) {
-        snprintf(why->text, sizeof why->text, "the launch waited for the device for %g s: a launch must only enqueue",
-                 (double)GATE_LIMIT_NS * 1e-9);
-        return ATTN_ERROR;
-    }
+    TRY(gate_check(&s->gate, why));
     TRY_CUDA(cudaEventElapsedTime(&elapsed_ms, s->start, s->stop));
     *time_ms = elapsed_ms;
     if (!l->probe)
@@ -499,7 +471,7 @@ static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l
 {
     struct cuda_state *s = be->state;
     float elapsed_ms = 0;
-    open_gate(s);
+    gate_open(&s->gate);
     enum attn_status status = failed(why, "cudaEventRecord", cudaEventRecord(s->start, s->stream));
     for (int64_t i = 0; i < count && status == ATTN_OK; i++)
         status = enqueue(be, l, why);
@@ -541,10 +513,10 @@ static enum attn_status cuda_passes(struct backend *be, const struct launcher *l
     traced.run.pass = pass_started;
     traced.run.pass_context = &log;
     *count = 0;
-    TRY(close_gate(s, why));
+    TRY(gate_close(&s->gate, why));
     enum attn_status status = enqueue(be, &traced, why);
     const cudaError_t end = cudaEventRecord(s->pass_events[log.count], s->stream);
-    open_gate(s);
+    gate_open(&s->gate);
     const enum attn_status finished = synchronize(be, "timing the passes", why);
     if (status == ATTN_OK)
         status = finished;
@@ -655,12 +627,8 @@ static enum attn_status open_resources(struct backend *be, struct attn_message *
     TRY_CUDA(cudaEventCreate(&s->stop));
     for (int i = 0; i <= PASSES_MAX; i++)
         TRY_CUDA(cudaEventCreate(&s->pass_events[i]));
-    TRY_CUDA(cudaHostAlloc((void **)&s->gate, sizeof *s->gate, cudaHostAllocMapped));
-    TRY_CUDA(cudaHostGetDevicePointer((void **)&s->gate_device, s->gate, 0));
     TRY_CUDA(cudaMalloc((void **)&s->counters, COUNTERS * sizeof *s->counters));
-    TRY_CUDA(harness_pattern(s->counters, sizeof *s->counters, 0, s->stream));
-    const cudaError_t first = cudaStreamSynchronize(s->stream);
-    return failed(why, "the first kernel", first);
+    return gate_make(&s->gate, s->counters, s->stream, why);
 }
 
 enum attn_status backend_open_cuda(struct backend *be, int ordinal, struct attn_message *why)
