@@ -180,13 +180,17 @@ void judge_floor_of_dropout(struct judge_bounds *b, enum problem_tensor tensor, 
     b->gain = fmax(b->gain, fabs((double)compare_rounded((float)factor, dtype) / factor - 1));
 }
 
-void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms, double one)
+void judge_floor_of_denormals(struct judge_bounds *b, const struct judge_denormals *lost)
 {
     /* Six standard deviations for one of many elements, which are not enough for a sum of one or two; for the norm
-     * 1.25, because the mean over a tensor hardly varies: half of what the rule for blocks allows then. */
-    b->atol_absolute += 6 * column + one;
-    if (rms > 0)
-        b->norm_floor = fmax(b->norm_floor, 1.25 * rms / b->rms);
+     * 1.25, because the mean over a tensor hardly varies: half of what the rule for blocks allows then. A block may
+     * have one row that is not zero, and its mean is no mean. */
+    b->atol_absolute += 6 * lost->column + lost->one;
+    if (lost->rms > 0) {
+        b->norm_floor = fmax(b->norm_floor, 1.25 * lost->rms / b->rms);
+        b->norm_row = fmax(b->norm_row, lost->row / b->rms);
+        b->ulp_absolute = fmax(b->ulp_absolute, 6 * lost->column + lost->one);
+    }
 }
 
 /* By the inputs' type; docs/judging.md has the calibration. */
@@ -274,7 +278,8 @@ static double elements_sharing(const struct judge_input *in, int64_t count)
 /* The squared norm that an error over `elements` elements is divided by: that of the reference, or its lower limit. */
 static double norm2_of(const struct judge_bounds *b, double ref2, double abs2, double elements)
 {
-    return fmax(fmax(ref2, b->norm_abs * b->norm_abs * abs2), b->norm_floor * b->norm_floor * elements);
+    return fmax(fmax(ref2, b->norm_abs * b->norm_abs * abs2),
+                fmax(b->norm_floor * b->norm_floor * elements, b->norm_row * b->norm_row));
 }
 
 static double relative_rms(const struct judge_bounds *b, double err2, double ref2, double abs2, double elements)
@@ -405,7 +410,7 @@ static void compare_with_naive(const struct judge_input *in, int64_t count, cons
         fmax(bound->ulp * t->max_abs_x, 4 * bound->rms * sqrt(norm2_of(bound, 0, t->abs2, elements) / elements));
     for (int64_t n = 0; n < count; n++) {
         const struct compare_block *b = &in->blocks[n];
-        const double own_ulp = fmax(one_ulp, bound->ulp_abs * (double)b->max_abs_product);
+        const double own_ulp = fmax(fmax(one_ulp, bound->ulp_absolute), bound->ulp_abs * (double)b->max_abs_product);
         take_share(worst, RULE_NAIVE, share_of((double)b->max_abs_err, 2 * in->naive_max_abs_err + own_ulp), n,
                    b->max_used_at);
     }

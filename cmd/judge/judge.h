@@ -28,12 +28,13 @@ struct judge_bounds {
      *   atol_row = atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)),
      * where "abs" is the product over absolute values of reference/reference.h. */
     double rtol, atol_rms, atol_abs, atol_element, atol_absolute;
-    /* Rules 3 and 4, relative to a norm that is never below norm_abs * ||abs|| nor norm_floor * sqrt(elements);
-     * 0 = not applied (LSE). */
-    double rms, block_rms, gain, norm_abs, norm_floor;
+    /* Rules 3 and 4, relative to a norm that is never below norm_abs * ||abs||, norm_floor * sqrt(elements) nor
+     * norm_row; 0 = not applied (LSE). */
+    double rms, block_rms, gain, norm_abs, norm_floor, norm_row;
     double ulp; /* the one-ulp term of rule 5, relative to the largest output; 0 = not applied */
-    /* The least of that term, relative to the largest "abs" of a block of rows. Not one of the tolerances of a user. */
-    double ulp_abs;
+    /* The least of that term, relative to the largest "abs" of a block of rows, and as a number. Not of the tolerances
+     * of a user. */
+    double ulp_abs, ulp_absolute;
 };
 
 /* doubled: twice the bounds, for naive. atol, rtol: of the user, NaN = not given. reference_rms: of the whole tensor.
@@ -76,9 +77,12 @@ void judge_floor_of_dropout(struct judge_bounds *, enum problem_tensor, enum att
 
 /* What a tensor in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term
  * of every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
- * largest, rms: over all columns. one: the largest error of one summand, where a sum may have few of them. 0 = nothing.
- */
-void judge_floor_of_denormals(struct judge_bounds *, double column, double rms, double one);
+ * largest, rms: over all columns. Where a sum may have few summands, the largest error of one, one: in an element, row:
+ * the root of the sum of its squares over a row of the tensor. 0 = nothing. */
+struct judge_denormals {
+    double column, rms, one, row;
+};
+void judge_floor_of_denormals(struct judge_bounds *, const struct judge_denormals *);
 
 /* How many rows share the norm of a tensor: (sum of r)^2 / sum of r^2 of the squared norms r of its rows; their number
  * where all are equal, 1 where one row has all of it. blocks: one for each row, compared with len = 1. 0 where all are

@@ -211,9 +211,10 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, fmax(lse, slope));
     if (isnan(request->atol) && isnan(request->rtol))
         judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, lse, slope);
-    const struct denormal_errors lost = denormals_of(view, tensor);
-    judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms,
-                             isnan(request->atol) ? lost.one : 0);
+    struct judge_denormals lost = denormals_of(view, tensor);
+    if (!isnan(request->atol))
+        lost.column = lost.one = 0;
+    judge_floor_of_denormals(&in.bounds, &lost);
     judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), limits_largest_logit(request->item));
     if (one_key_has_all(request->item))
         judge_floor_of_dropout(&in.bounds, tensor, attn_output_dtype(p), (double)p->dropout);

@@ -105,7 +105,7 @@ static double seen(const struct attn_problem *p, int64_t all)
     return is_band ? fmin((double)all, (double)p->window_left + (double)right + 1) : (double)all;
 }
 
-struct denormal_errors denormals_of(const struct check_view *view, enum problem_tensor tensor)
+struct judge_denormals denormals_of(const struct check_view *view, enum problem_tensor tensor)
 {
     const struct attn_problem *p = &view->problem;
     const struct input_sizes *x = &view->sizes;
@@ -131,5 +131,6 @@ struct denormal_errors denormals_of(const struct check_view *view, enum problem_
         of = x->k;
         error = ds * sqrt(seen(p, p->kv_len));
     }
-    return (struct denormal_errors){error * of.column, error * of.rms, one * of.largest};
+    return (struct judge_denormals){error * of.column, error * of.rms, one * of.largest,
+                                    one * of.rms * sqrt((double)attn_v_head_dim(p))};
 }

@@ -482,14 +482,14 @@ static void denormals_have_a_floor(void **state)
     (void)state;
     const struct judge_bounds before = judge_bounds_for(TENSOR_DV, ATTN_FP16, ATTN_BWD, false, NAN, NAN, 1e-3);
     struct judge_bounds b = before;
-    judge_floor_of_denormals(&b, 0, 0, 0);
+    judge_floor_of_denormals(&b, &(struct judge_denormals){0, 0, 0, 0});
     assert_memory_equal(&b, &before, sizeof b);
-    judge_floor_of_denormals(&b, 2e-5, 1e-5, 3e-5);
+    judge_floor_of_denormals(&b, &(struct judge_denormals){2e-5, 1e-5, 3e-5, 4e-5});
     assert_true(fabs(b.atol_absolute - before.atol_absolute - 1.5e-4) < 1e-12);
     assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15);
     assert_true(b.rms == before.rms && b.block_rms == before.block_rms && b.gain == before.gain);
-    judge_floor_of_denormals(&b, 0, 1e-9, 0); /* the larger floor stays */
-    assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15);
+    judge_floor_of_denormals(&b, &(struct judge_denormals){0, 1e-9, 0, 1e-9}); /* the larger floors stay */
+    assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15 && fabs(b.norm_row * b.rms - 4e-5) < 1e-15);
 }
 
 static void rows_that_share_a_norm(void **state)

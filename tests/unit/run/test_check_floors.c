@@ -192,6 +192,8 @@ static const struct hard problems[] = {
     {"P below the normal numbers, times 1000, in dV",
      DENSE(1, 1, 1, 64, 1024, 64, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0, 0.999f), 1, 1, 1, ATTN_BWD, FILL_NORMAL, 4,
      OUTPUTS_1_PERCENT},
+    {"one such P in 64 rows of dV", DENSE(1, 6, 6, 1, 3002, 128, ATTN_FP16, ATTN_BHSD, false, -1, -1, 0, 0.999f), 1, 1,
+     47, ATTN_BWD, FILL_NORMAL, 4, OUTPUTS_1_PERCENT},
 };
 
 static struct plan_item item_of(const struct hard *hard)

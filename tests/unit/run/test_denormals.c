@@ -62,7 +62,7 @@ static void columns_are_measured(void **state)
     struct plan_item other = many_heads;
     other.problem.dtype = ATTN_BF16;
     const struct check_view view = measured(&other);
-    const struct denormal_errors none = denormals_of(&view, TENSOR_DV);
+    const struct judge_denormals none = denormals_of(&view, TENSOR_DV);
     assert_true(view.sizes.q.rms == 0 && none.column == 0 && none.rms == 0);
 }
 
@@ -110,6 +110,8 @@ static void errors_follow_from_sizes(void **state)
     view.sizes.v.largest = view.sizes.dout.largest = 4;
     assert_near(denormals_of(&view, TENSOR_DV).one, 4 * 4 * 0x1p-25, 1e-9); /* half a unit, times 1 / (1 - 0.75) */
     assert_near(denormals_of(&view, TENSOR_O).one, 4 * 4 * 0x1p-25, 1e-9);
+    assert_near(denormals_of(&view, TENSOR_DV).row,
+                4 * 0x1p-25 * view.sizes.dout.rms * sqrt((double)attn_v_head_dim(&view.problem)), 1e-9);
     assert_near(denormals_of(&view, TENSOR_O).rms, 2 * unit * sqrt(12), 1e-9); /* the keys of the window */
     assert_true(denormals_of(&view, TENSOR_DK).one == 0);
 }

@@ -105,6 +105,22 @@ static void peaks(void **state)
     assert_false(is_limited(item));
 }
 
+/* Where a bias is as small as the other inputs, all P are equal; where it is not, its size is not known here. */
+static void logits_with_a_bias(void **state)
+{
+    (void)state;
+    struct plan_item item = item_of(ATTN_BF16, FILL_TINY, 0);
+    item.problem.bias_batch = item.problem.bias_heads = 1;
+    assert_true(limits_largest_logit(&item) > 4.33 * 0x1p-20 && limits_largest_logit(&item) < 0x1p-17);
+    item.dist = FILL_ZEROS;
+    assert_true(limits_largest_logit(&item) == 0);
+    item.dist = FILL_NORMAL;
+    assert_true(limits_largest_logit(&item) == INFINITY);
+    item.dist = FILL_TINY;
+    item.problem.has_alibi = true;
+    assert_true(limits_largest_logit(&item) == INFINITY);
+}
+
 /* Of outliers in 8 bits that the program draws, and of nothing else. */
 static void one_term_of_outliers(void **state)
 {
@@ -124,6 +140,7 @@ static void one_term_of_outliers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(steep_logits), cmocka_unit_test(deviation_of_logits),
-                                       cmocka_unit_test(peaks), cmocka_unit_test(one_term_of_outliers)};
+                                       cmocka_unit_test(peaks), cmocka_unit_test(one_term_of_outliers),
+                                       cmocka_unit_test(logits_with_a_bias)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
