@@ -69,6 +69,16 @@ breaks bad_error error 'failed on purpose'
 began=$SECONDS
 breaks bad_hang timeout 'no answer for 2 s' 2
 expect "two timeouts of 2 s to take less than 60 s" test $((SECONDS - began)) -lt 60
+# What a plugin does not promise its row refuses, and the others run.
+for wants in "--sink --mode bwd:takes no sink" "--bias full --mode bwd:takes no bias" "--d 64x32:head_dim is not"; do
+    rm -f run.jsonl
+    # shellcheck disable=SC2086 # options
+    run_small --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu,fused ${wants%%:*} --jsonl "$tmp/run.jsonl"
+    expect_code 6
+    expect "a row that refuses: ${wants#*:}" grep -qE \
+        "\"impl\": *\"right_cpu\".*\"status\": *\"unsupported\".*${wants#*:}" run.jsonl
+    expect "the other's row" grep -qE '"impl": *"fused.*"status": *"ok"' run.jsonl
+done
 # A workspace of almost 2^64 bytes, whose size with the guards would be a small number again.
 rm -f run.jsonl
 run_small --impl-lib "$plugins/libbad_workspace.so" --impl bad_workspace,fused --seqlen 1:9:+1 --jsonl "$tmp/run.jsonl"

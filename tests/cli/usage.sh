@@ -309,6 +309,11 @@ expect_code 6
 expect "status oom, not '$(csv_cell out 1 status)'" test "$(csv_cell out 1 status)" = oom
 expect "the bytes in the reason, not '$(csv_cell out 1 reason)'" grep -qE '[0-9].*(B|byte)' \
     <<<"$(csv_cell out 1 reason)"
+# The same of a bias alone, of 1.3 TiB.
+run --device cpu --seqlen 600000 --d 8 --batch 1 --heads 1 --causal=no --bias full --impl fused --check off --out none \
+    --csv -
+expect_code 6
+expect "status oom, not '$(csv_cell out 1 status)'" test "$(csv_cell out 1 status)" = oom
 
 run verify --device cpu --preset quick
 expect_code 0

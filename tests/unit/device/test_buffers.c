@@ -455,6 +455,32 @@ static void a_dump_comes_back(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* V in the first columns of K, in the same memory: its bytes are those of K, counted once. */
+static void v_in_k_is_read_once(void **state)
+{
+    const struct attn_problem mla = {.batch = 2,
+                                     .q_heads = 16,
+                                     .kv_heads = 1,
+                                     .q_len = 1,
+                                     .kv_len = 1000,
+                                     .head_dim = 576,
+                                     .v_head_dim = 512,
+                                     .dtype = ATTN_BF16,
+                                     .lengths = ATTN_CACHE,
+                                     .causal = true,
+                                     .window_left = -1,
+                                     .window_right = -1};
+    const double keys = 2000, q = 2 * 16 * 576 * 2, k = keys * 576 * 2, o = 2 * 16 * 512 * 2, lse = 2 * 16 * 4;
+    (void)state;
+    assert_true(attn_v_is_in_k(&mla));
+    assert_true(problem_needed_bytes(&mla, ATTN_FWD, keys) == q + k);
+    assert_true(problem_min_bytes(&mla, ATTN_FWD, keys) == q + k + o + lse);
+    struct attn_problem apart = mla;
+    apart.head_dim = 192;
+    apart.v_head_dim = 128;
+    assert_true(problem_needed_bytes(&apart, ATTN_FWD, keys) == 2 * 16 * 192 * 2 + keys * (192 + 128) * 2);
+}
+
 /* Each input is read once, O is written in its own type. */
 static void bytes_of_the_types(void **state)
 {
@@ -480,10 +506,9 @@ int main(void)
         cmocka_unit_test(the_guard_reaches_the_tensor),
     };
     const struct CMUnitTest of_8_bit_inputs[] = {
-        cmocka_unit_test(made_from_others_in_bf16),
-        cmocka_unit_test(signs_change_and_change_back),
-        cmocka_unit_test(a_dump_comes_back),
-        cmocka_unit_test(bytes_of_the_types),
+        cmocka_unit_test(made_from_others_in_bf16), cmocka_unit_test(signs_change_and_change_back),
+        cmocka_unit_test(a_dump_comes_back),        cmocka_unit_test(bytes_of_the_types),
+        cmocka_unit_test(v_in_k_is_read_once),
     };
     return cmocka_run_group_tests(of_buffers, NULL, NULL) + cmocka_run_group_tests(of_strides, NULL, NULL) +
            cmocka_run_group_tests(of_8_bit_inputs, NULL, NULL);

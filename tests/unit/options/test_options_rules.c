@@ -124,6 +124,25 @@ static void windows_heads_and_dropout(void **state)
             "--dropout 1e-6: too small for the 16 bits that decide an element; must be 0, or from 1.53e-05 to 0.9999");
 }
 
+/* Head dims that differ, and what is added to logits. */
+static void head_dims_and_biases(void **state)
+{
+    (void)state;
+    refused("--d 36", "--d 36: must be a multiple of 8 from 8 to 256");
+    refused("--d 192x264",
+            "--d 192x264: must be multiples of 8 from 8 to 256 with commas, or pairs of them for Q and K "
+            "x V as 192x128; or 576x512 in --mode decode");
+    refused("--d 576x512", "--d 576x512: 576x512 needs --mode decode, a forward against a cache");
+    refused_with("--d 576x256 --mode decode --kv-len 1k --batch 1", "--d 576x256: must be multiples of 8");
+    taken("--d 192x128,64x128,64 --mode fwd,bwd");
+    taken("--d 576x512 --mode decode --kv-len 1k --batch 1");
+    refused("--alibi --bias full",
+            "--alibi: cannot be used with --bias full, which is added in the same place; give one");
+    taken("--alibi --sink");
+    taken("--bias heads --sink --mode bwd");
+    refused_with("--cache-dtype e4m3", "--cache-dtype e4m3: needs --mode decode");
+}
+
 /* Decode stands alone, needs the lengths of its caches, and no other mode takes its options. */
 static void decode_and_others(void **state)
 {
@@ -606,6 +625,7 @@ int main(void)
         cmocka_unit_test(key_heads_divide_heads),
         cmocka_unit_test(products_that_overflow),
         cmocka_unit_test(windows_heads_and_dropout),
+        cmocka_unit_test(head_dims_and_biases),
         cmocka_unit_test(decode_and_others),
         cmocka_unit_test(outputs_to_stdout),
         cmocka_unit_test(output_paths),
