@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Plugins that lie (tests/liars) and kernels that are wrong (tests/wrong): each has the verdict that its verdicts.txt
-# names, an honest one beside them keeps its row, and docs/judging.md shows what was found.
+# names, an honest one beside them keeps its row, and docs/liars.md shows what was found.
 #
 #   liars.sh [--write | cold | cuda]
 #
-# --write: writes the tables of docs/judging.md, between the lines <!-- liars:begin --> and <!-- liars:end -->.
+# --write: writes the tables of docs/liars.md, between the lines <!-- liars:begin --> and <!-- liars:end -->.
 # cold: the same with a cold cache and wrong kernels at 1032 rows; ctest's nightly_liars.
 # cuda: those of liars_cuda.cu, on a device, and no page; ctest's gpu_liars.
 . "$(dirname "$0")/lib.sh"
@@ -336,7 +336,7 @@ wrong_kernels() { # wrong_kernels DTYPE
 # ---- the page ----
 
 begin='<!-- liars:begin -->' end='<!-- liars:end -->'
-page=$root/docs/judging.md
+page=$root/docs/liars.md
 
 cell() { # cell KEY
     local text=${got[$1]:--}
@@ -401,7 +401,7 @@ printing_lies
 name_lies
 wrong_kernels fp32
 [ "$action" = cold ] || wrong_kernels bf16 # the bounds of bf16 at longer lengths: wrong_kernels.sh, on a device
-what="the tables of docs/judging.md"
+what="the tables of docs/liars.md"
 tables >"$tmp/tables"
 if [ "$action" = --write ]; then
     write_page
