@@ -122,10 +122,20 @@ enum attn_status tensor_map_encode_shape(CUtensorMap *map, const char *name, con
                                          const struct tensor_map_shape *shape, struct attn_message *why)
 {
     const int64_t bytes = (int64_t)attn_dtype_bytes(shape->dtype);
-    const struct dimension outer[] = {{"row", shape->len, t->stride_row * bytes},
-                                      {"head", shape->heads, t->stride_head * bytes},
-                                      {"batch", shape->batch, t->stride_batch * bytes}};
+    const struct dimension row = {"row", shape->len, t->stride_row * bytes},
+                           head = {"head", shape->heads, t->stride_head * bytes},
+                           batch = {"batch", shape->batch, t->stride_batch * bytes};
+    const struct dimension outer[] = {row, head, batch};
 
+    if (shape->has_all_panels) {
+        const int64_t most = PANEL_BYTES / bytes, columns = shape->head_dim < most ? shape->head_dim : most;
+        const int64_t panels = shape->head_dim / columns;
+        const struct dimension with_panels[] = {row, {"panel", panels, PANEL_BYTES}, head, batch};
+        struct tensor_map_shape panel = *shape;
+        panel.head_dim = columns;
+        panel.box_heads = (int)panels; /* the boxes' size in that place */
+        return encode_map(map, name, t->data, &panel, with_panels, 4, why);
+    }
     return encode_map(map, name, t->data, shape, outer, 3, why);
 }
 
@@ -133,7 +143,8 @@ enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const str
                                    const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                    struct attn_message *why)
 {
-    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads, problem->batch, box_rows, 1};
+    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads,
+                                           problem->batch, box_rows,          1,   false};
 
     return tensor_map_encode_shape(map, name, t, &shape, why);
 }
@@ -156,6 +167,7 @@ enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, co
     if (problem->lengths == ATTN_PACKED && (row_bytes <= 0 || row_bytes >= INT64_C(1) << 34))
         return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its row stride of %lld bytes must be below 2^34", name,
                          (long long)row_bytes);
-    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads, problem->batch, box_rows, 1};
+    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads,
+                                           problem->batch, box_rows,          1,   false};
     return encode_map(map, name, t->data, &shape, problem->lengths == ATTN_PACKED ? packed : fixed, 4, why);
 }

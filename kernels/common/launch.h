@@ -31,7 +31,7 @@ enum attn_status attn_launch_kernel(const struct attn_launch *, const void *para
  * again. */
 enum attn_status attn_cuda_failure(const char *call, cudaError_t error, struct attn_message *why);
 
-/* CUtensorMap of a tensor for the copy engine (TMA) of sm_90 and newer, rank 4, made on the host. CUDA driver API,
+/* CUtensorMap of a tensor for the copy engine (TMA) of sm_90 and newer, of rank 4, made on the host. CUDA driver API,
  * "Tensor Map Object Management". */
 
 /* What a map describes: coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim], whose elements
@@ -42,6 +42,9 @@ struct tensor_map_shape {
     enum attn_dtype dtype;
     int64_t head_dim, len, heads, batch;
     int box_rows, box_heads;
+    /* One copy moves all panels of its rows, one behind the other, of one head. The map has rank 5, with coordinates
+     * (0, row, 0, head, batch). */
+    bool has_all_panels;
 };
 
 /* Refuses, with the reason, a tensor that a map cannot describe; `name` is the tensor's. */

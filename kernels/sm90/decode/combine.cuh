@@ -116,7 +116,7 @@ __device__ __forceinline__ void store_sum(const RowColumns<Tile> &o, const RowSu
         const int64_t target = family_decode_slot(&part, addends.first) * rows_of_slot(params) + piece.row;
         float *const to = params.part_o + target * Tile::HEAD_DIM + piece.column + 2 * lane;
         if (writes_sums)
-            __stcg(params.part_rows + target, make_float4(sums.max_log2, sums.sum, sums.rounded, 0.0f));
+            __stcg(params.part_rows + target, make_float4(sums.max_log2, sums.sum, sums.rounded, 1.0f));
 #pragma unroll
         for (int j = 0; j < PAIRS; ++j)
             __stcg(reinterpret_cast<float2 *>(to + 64 * j), o.at[j]);
@@ -142,7 +142,7 @@ __device__ __forceinline__ void add_up(const Params &params, const PartOf<Tile> 
     const int lane = threadIdx.x % 32, rows = int(rows_of_slot(params));
 
 #pragma unroll 1
-    for (int row = threadIdx.x / 32; row < rows; row += CONSUMER_WARPS) {
+    for (int row = threadIdx.x / 32; row < rows; row += Tile::WARPS) {
         const Row where = row_at(params, tile, row);
         if (!where.exists)
             continue;
@@ -161,13 +161,13 @@ __device__ __forceinline__ void add_up(const Params &params, const PartOf<Tile> 
 /* Says that the block has written its addend, and whether it is the last one of `count`. All consumers call it. */
 template <typename Tile> __device__ __forceinline__ bool arrive_last(SharedStorage<Tile> &smem, int *counter, int count)
 {
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* all have written, and read smem.arrived of the step before */
+    bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS); /* all have written, and read smem.arrived of the step before */
     if (threadIdx.x == 0) {
         __threadfence(); /* also for what the others have written: the barrier is in between */
         smem.arrived = atomicAdd(counter, 1);
         __threadfence();
     }
-    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
+    bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
     return smem.arrived == count - 1;
 }
 

@@ -15,17 +15,6 @@ static const float LOG2_E = 1.4426950408889634f;
 
 static const void *const lists[] = {fused_sm90_decode_d128, fused_sm90_decode_d64, fused_sm90_decode_d256, NULL};
 
-/* The first member of a row is its tile. */
-static bool takes(const struct attn_request *request, const struct attn_tile *tile)
-{
-    const struct fused_sm90_decode_tile *row = (const void *)tile;
-
-    return tile->head_dim == request->problem->head_dim &&
-           row->is_8_bit == (request->problem->cache_dtype != ATTN_FP32);
-}
-
-const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
-
 /* Which kernels take the request: FUSED_SM90_DECODE_*. */
 static int work_of(const struct attn_request *request)
 {
@@ -33,6 +22,22 @@ static int work_of(const struct attn_request *request)
         return FUSED_SM90_DECODE_INVARIANT;
     return attn_rows_are_packed(request->problem) ? FUSED_SM90_DECODE_PACKED : FUSED_SM90_DECODE_ALIKE;
 }
+
+/* The first member of a row is its tile. A tile of few rows takes the rows of a kv head together. Those of a
+ * sequence's neighbours must not decide in the invariant mode: there it is not for packed rows. */
+static bool takes(const struct attn_request *request, const struct attn_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_decode_tile *row = (const void *)tile;
+
+    if (tile->head_dim != p->head_dim || row->is_8_bit != (p->cache_dtype != ATTN_FP32) ||
+        row->kernels[work_of(request)][0] == NULL)
+        return false;
+    return row->tile_rows == SM90_DECODE_ROWS ||
+           (p->q_heads / p->kv_heads * p->q_len <= row->tile_rows && !(request->invariant && attn_rows_are_packed(p)));
+}
+
+const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
 
 static struct family_decode_shape shape_of(const struct attn_request *request,
                                            const struct fused_sm90_decode_tile *tile)
@@ -141,7 +146,8 @@ static size_t workspace_bytes(const struct attn_request *request)
 }
 
 static enum attn_status encode_maps(struct fused_sm90_decode_params *params, const struct attn_problem *p,
-                                    const struct attn_tensors *t, struct attn_message *why)
+                                    const struct attn_tensors *t, const struct fused_sm90_decode_tile *tile,
+                                    struct attn_message *why)
 {
     const bool paged = p->page_size != 0, packed = attn_rows_are_packed(p);
     const struct tensor_map_shape rows = {.dtype = p->dtype,
@@ -157,7 +163,8 @@ static enum attn_status encode_maps(struct fused_sm90_decode_params *params, con
                                           .heads = p->kv_heads,
                                           .batch = paged ? p->pages : p->batch,
                                           .box_rows = params->box_rows,
-                                          .box_heads = 1};
+                                          .box_heads = 1,
+                                          .has_all_panels = tile->tile_rows == FUSED_SM90_DECODE_FEW_ROWS};
     enum attn_status status = tensor_map_encode_shape(&params->q, "q", &t->q, &rows, why);
 
     if (status == ATTN_OK)
@@ -206,7 +213,7 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
     params->counters = (int *)(void *)workspace;
     params->part_rows = (float4 *)(void *)(workspace + space.part_rows);
     params->part_o = (float *)(void *)(workspace + space.part_o);
-    return encode_maps(params, p, t, why);
+    return encode_maps(params, p, t, tile, why);
 }
 
 static enum attn_status zero_counters(const struct fused_sm90_decode_params *params, const struct attn_run *run,

@@ -16,6 +16,7 @@
       DIM,                                                                                                             \
       1,                                                                                                               \
       sizeof(sm90_decode::SharedStorage<DECODE_PACKED_TILE(DIM, KEYS, SLOTS)>)},                                       \
+     sm90_decode::ROWS,                                                                                                \
      KEYS,                                                                                                             \
      sm90_decode::THREADS,                                                                                             \
      false,                                                                                                            \
@@ -33,8 +34,34 @@
       DIM,                                                                                                             \
       1,                                                                                                               \
       sizeof(sm90_decode::SharedStorage8Bit<sm90_decode::Tile8Bit<DECODE_PACKED_TILE(DIM, KEYS, SLOTS)>>)},            \
+     sm90_decode::ROWS,                                                                                                \
      KEYS,                                                                                                             \
      sm90_decode::THREADS_8_BIT,                                                                                       \
      true,                                                                                                             \
      {DECODE_8_BIT_KERNELS(DECODE_TILE(DIM, KEYS, SLOTS)), DECODE_8_BIT_KERNELS(DECODE_PACKED_TILE(DIM, KEYS, SLOTS)), \
       DECODE_8_BIT_KERNELS(DECODE_INVARIANT_TILE(DIM, KEYS, SLOTS))}},
+
+#define DECODE_FEW_ROWS_KERNELS(...)                                                                                   \
+    {                                                                                                                  \
+        sm90_decode::fused_decode_few_rows_kernel<__half, __VA_ARGS__>,                                                \
+            sm90_decode::fused_decode_few_rows_kernel<__nv_bfloat16, __VA_ARGS__>                                      \
+    }
+#define DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT) sm90_decode::FewRowsTile<DIM, KEYS, SLOTS, IS_8_BIT>
+#define DECODE_FEW_ROWS_ROW(NAME, DIM, KEYS, SLOTS, IS_8_BIT, ...)                                                     \
+    {{{NAME "_d" #DIM "_m16n" #KEYS "_s" #SLOTS,                                                                       \
+       "16 rows or fewer x " #KEYS " keys, " #SLOTS " buffers of K or V, keys shared by 8 warps"},                     \
+      DIM,                                                                                                             \
+      1,                                                                                                               \
+      sizeof(sm90_decode::FewRowsStorage<sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>>)}, \
+     sm90_decode::FEW_ROWS,                                                                                            \
+     KEYS,                                                                                                             \
+     sm90_decode::FEW_ROWS_THREADS,                                                                                    \
+     IS_8_BIT,                                                                                                         \
+     {DECODE_FEW_ROWS_KERNELS(DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)),                                       \
+      DECODE_FEW_ROWS_KERNELS(sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>),              \
+      {__VA_ARGS__}}},
+#define DECODE_FEW_ROWS_INVARIANT(DIM, KEYS, SLOTS, IS_8_BIT)                                                          \
+    sm90_decode::fused_decode_few_rows_kernel<                                                                         \
+        __half, sm90_decode::InvariantTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>>,                         \
+        sm90_decode::fused_decode_few_rows_kernel<                                                                     \
+            __nv_bfloat16, sm90_decode::InvariantTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>>

@@ -26,6 +26,7 @@
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/decode/consumer.cuh"
+#include "kernels/sm90/decode/few_rows.cuh"
 #include "kernels/sm90/decode/leaves.cuh"
 #include "kernels/sm90/decode/producer.cuh"
 #include "kernels/sm90/decode/widen.cuh"
@@ -35,7 +36,7 @@ namespace sm90_decode {
 /* The barriers of Q and of the tiles that the products read. */
 template <typename Tile>
 __device__ __forceinline__ void init_barriers(SharedStorage<Tile> &smem, const Params &params, int q_readers,
-                                              int kv_writers)
+                                              int kv_writers, int kv_readers = CONSUMER_WARPS)
 {
     for (int i = 0; i < Q_STAGES; ++i) {
         mbarrier_init(shared_address(&smem.q_full[i]), 1);
@@ -43,7 +44,7 @@ __device__ __forceinline__ void init_barriers(SharedStorage<Tile> &smem, const P
     }
     for (int i = 0; i < Tile::SLOTS; ++i) {
         mbarrier_init(shared_address(&smem.kv_full[i]), kv_writers);
-        mbarrier_init(shared_address(&smem.kv_empty[i]), CONSUMER_WARPS);
+        mbarrier_init(shared_address(&smem.kv_empty[i]), kv_readers);
     }
     mbarrier_init_fence();
     tma_prefetch_map(&params.q);
@@ -70,10 +71,38 @@ __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_c
     if (warp == CONSUMER_WARPS && elect_one())
         init_barriers(smem, params, CONSUMER_WARPS, 1);
     __syncthreads();
-    if (warp == CONSUMER_WARPS)
-        produce<Tile>(smem, smem, params, threadIdx.x % 32);
+    if (warp >= CONSUMER_WARPS)
+        produce<Tile>(smem, smem, params, warp > CONSUMER_WARPS, threadIdx.x % 32);
     else
         consume_all<T>(smem, params);
+}
+
+/* Of few query rows, and a cache of 16 or of 8 bits. */
+constexpr int FEW_ROWS_THREADS = 384, FEW_ROWS_REGISTERS = 216, FEW_ROWS_PRODUCER_REGISTERS = 72; /* 504 of three */
+
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(FEW_ROWS_THREADS, 1)
+    fused_decode_few_rows_kernel(const __grid_constant__ Params params)
+{
+    extern __shared__ char shared[];
+    FewRowsStorage<Tile> &smem = *reinterpret_cast<FewRowsStorage<Tile> *>(shared);
+    const int warp = keep_uniform(threadIdx.x / 32);
+
+    static_assert(Tile::WARPS == 8, "two warpgroups, and that of the producers");
+    if (warp == Tile::WARPS && elect_one())
+        init_barriers(smem.tiles, params, Tile::WARPS, 1, Tile::GROUP_WARPS);
+    __syncthreads();
+    if (warp >= Tile::WARPS) {
+        registers_decrease<FEW_ROWS_PRODUCER_REGISTERS>();
+        if (warp < Tile::WARPS + PRODUCER_WARPS)
+            produce<Tile>(smem.tiles, smem.tiles, params, warp > Tile::WARPS, threadIdx.x % 32);
+        return;
+    }
+    registers_increase<FEW_ROWS_REGISTERS>();
+    if (Tile::IS_8_BIT && params.cache_is_e5m2)
+        consume_few<T, __nv_fp8_e5m2>(smem, params);
+    else
+        consume_few<T, __nv_fp8_e4m3>(smem, params); /* or 16 bits */
 }
 
 /* Of a cache with 8 bits. */
@@ -97,8 +126,8 @@ __global__ void __launch_bounds__(THREADS_8_BIT, 1) fused_decode_8_bit_kernel(co
         consume_all<T>(smem.wide, params);
     } else if (warp < FIRST_WIDENING_WARP) {
         registers_decrease<PRODUCER_REGISTERS>();
-        if (warp == CONSUMER_WARPS)
-            produce<Tile>(smem.wide, smem.loaded, params, threadIdx.x % 32);
+        if (warp < CONSUMER_WARPS + PRODUCER_WARPS)
+            produce<Tile>(smem.wide, smem.loaded, params, warp > CONSUMER_WARPS, threadIdx.x % 32);
     } else {
         const int widening = warp - FIRST_WIDENING_WARP;
         registers_decrease<WIDENING_REGISTERS>();

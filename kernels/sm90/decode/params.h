@@ -62,10 +62,12 @@ extern const void *const fused_sm90_decode_zero_counters;
 /* A row in the table of tiles; the order is the preference. */
 struct fused_sm90_decode_tile {
     struct attn_tile tile;
-    int tile_keys, threads;
+    int tile_rows, tile_keys, threads;      /* tile_rows: query rows that it takes at most */
     bool is_8_bit;                          /* of a cache with 8 bits */
-    fused_sm90_decode_kernel kernels[3][2]; /* rows alike, packed rows, invariant mode; fp16, bf16 */
+    fused_sm90_decode_kernel kernels[3][2]; /* rows alike, packed rows, invariant mode; fp16, bf16. NULL: none */
 };
+
+enum { FUSED_SM90_DECODE_FEW_ROWS = 16 };
 
 enum { FUSED_SM90_DECODE_ALIKE, FUSED_SM90_DECODE_PACKED, FUSED_SM90_DECODE_INVARIANT };
 

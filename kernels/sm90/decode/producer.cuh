@@ -69,20 +69,25 @@ __device__ __forceinline__ void produce_tile(Buffer &smem, const Params &params,
         const int batch = __shfl_sync(WHOLE_WARP, boxes.batch, lane_of_tile + box);
         const int row = __shfl_sync(WHOLE_WARP, boxes.row, lane_of_tile + box);
         if (elect_one()) {
+            if constexpr (Buffer::IS_ONE_COPY) {
+                tma_load(slot + box * params.box_rows * Buffer::LOAD_ROW * Buffer::LOAD_PANELS, map, full, policy, 0,
+                         row, 0, kv_head, batch);
+            } else {
 #pragma unroll
-            for (int panel = 0; panel < Buffer::LOAD_PANELS; ++panel)
-                tma_load(slot + panel * Buffer::LOAD_PANEL_BYTES + box * params.box_rows * Buffer::LOAD_ROW, map, full,
-                         policy, panel * Buffer::LOAD_COLUMNS, row, kv_head, batch);
+                for (int panel = 0; panel < Buffer::LOAD_PANELS; ++panel)
+                    tma_load(slot + panel * Buffer::LOAD_PANEL_BYTES + box * params.box_rows * Buffer::LOAD_ROW, map,
+                             full, policy, panel * Buffer::LOAD_COLUMNS, row, kv_head, batch);
+            }
         }
     }
     __syncwarp();
     kv.advance();
 }
 
-/* K and V of a part, tile by tile. */
+/* K or V of a part, tile by tile: `map`. */
 template <typename Tile, typename Buffer>
-__device__ __forceinline__ void produce_part(Buffer &buffer, const Params &params, const PartOf<Tile> &part, int lane,
-                                             PipelineState<Buffer::LOAD_SLOTS> &kv)
+__device__ __forceinline__ void produce_part(Buffer &buffer, const Params &params, const CUtensorMap *map,
+                                             const PartOf<Tile> &part, int lane, PipelineState<Buffer::LOAD_SLOTS> &kv)
 {
     const int tile_boxes = Tile::TILE_KEYS / params.box_rows, kv_head = row_tile_of(params, part).kv_head;
     const int first_box = part.first_tile * tile_boxes, boxes = part.tiles * tile_boxes;
@@ -99,25 +104,32 @@ __device__ __forceinline__ void produce_part(Buffer &buffer, const Params &param
             now = next;
             next = find_boxes(params, part, first_box + box + 32, lane);
         }
-        produce_tile(buffer, params, &params.k, now, box % 32, first, last, kv_head, policy, kv);
-        produce_tile(buffer, params, &params.v, now, box % 32, first, last, kv_head, policy, kv);
+        produce_tile(buffer, params, map, now, box % 32, first, last, kv_head, policy, kv);
+        kv.advance(); /* over the slot of the other one */
     }
 }
 
-/* All of the block's parts, and behind them the end. */
+/* All of the block's parts, and behind them the end. Two warps: with is_v one brings V, the other Q and K. One alone
+ * does not issue the copies of small pages as fast as the memory brings them. */
 template <typename Tile, typename Buffer>
-__device__ __forceinline__ void produce(SharedStorage<Tile> &smem, Buffer &buffer, const Params &params, int lane)
+__device__ __forceinline__ void produce(SharedStorage<Tile> &smem, Buffer &buffer, const Params &params, bool is_v,
+                                        int lane)
 {
     family_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane);
     PipelineState<Q_STAGES> q;
     PipelineState<Buffer::LOAD_SLOTS> kv;
     PartOf<Tile> part;
 
+    if (is_v)
+        kv.advance();
     while (next_part(params, walk, part)) {
-        produce_q<Tile>(smem, params, part, q);
+        if (!is_v)
+            produce_q<Tile>(smem, params, part, q);
         if (part.keys_end > part.keys_begin)
-            produce_part<Tile>(buffer, params, part, lane, kv);
+            produce_part<Tile>(buffer, params, is_v ? &params.v : &params.k, part, lane, kv);
     }
+    if (is_v)
+        return;
     mbarrier_wait_together(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
     if (elect_one()) {
         smem.part[q.stage].sequence = -1;

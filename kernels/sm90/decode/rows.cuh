@@ -110,14 +110,6 @@ __device__ __forceinline__ SeenKeys seen_keys(const Params &params, const PartTy
             diagonal >= part.keys_end - right ? part.keys_end : diagonal + right + 1};
 }
 
-/* What is known of a row's keys, or of those of a part. */
-struct RowSums {
-    float max_log2; /* the largest score times scale * log2(e); -inf: no key yet */
-    /* Of P = 2^(score - max_log2): before rounding, which LSE needs, and as it is multiplied with V, so that O is a
-     * weighted mean whatever the rounding. */
-    float sum, rounded;
-};
-
 /* What the sum of P V is multiplied with; and LSE, with the sink. */
 __device__ __forceinline__ float finish_row(const Params &params, const RowSums &row, int head, float &lse)
 {

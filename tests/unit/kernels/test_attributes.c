@@ -357,6 +357,30 @@ static void invariant_decode_has_no_splits(void **state)
     assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
 }
 
+/* 16 query rows of a kv head have tiles of their own, unless the rows of a sequence's neighbours would decide. */
+static void few_rows_have_a_decode_tile(void **state)
+{
+    struct attn_problem p = dense;
+    struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD};
+    (void)state;
+    p.lengths = ATTN_CACHE;
+    p.dtype = ATTN_BF16;
+    p.head_dim = 128, p.kv_len = 5000, p.q_len = 8;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.cache_dtype = ATTN_E4M3, p.quant_scale = ATTN_SCALE_HEAD;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s24");
+    p.q_len = 9;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_n64_s4");
+    p.cache_dtype = ATTN_FP32;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    p.q_len = 8, p.total_q = 11;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    request.invariant = true;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    p.total_q = 0;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+}
+
 /* What fused_sm80's backward says of a bias whose dBias is asked for; "" where it takes it. */
 static const char *sm80_says(struct attn_problem p, bool deterministic)
 {
@@ -659,6 +683,7 @@ int main(void)
         cmocka_unit_test(decode_has_a_direction),
         cmocka_unit_test(decode_refuses_values_in_words),
         cmocka_unit_test(invariant_decode_has_no_splits),
+        cmocka_unit_test(few_rows_have_a_decode_tile),
         cmocka_unit_test(sm80_decode_has_tiles),
         cmocka_unit_test(all_fits_into_99_kb),
         cmocka_unit_test(every_sparse_tile_has_windows),

@@ -1,0 +1,472 @@
+/* Consumers of the sm_90 decode where a tile has 16 query rows or fewer, as most caches ask for. The 64 rows of a wgmma
+ * would be mostly empty, its products wait for each other, and a cache of 8 bits would have to be widened into shared
+ * memory. Here each warp multiplies with mma.m16n8k16 a share of the tile's keys of its own, which it widens in
+ * registers. Groups of four warps take tiles in turn, and what the warps have of a part is added up at its end.
+ *
+ * Where a number of K or V lies in a fragment is chosen so that 16 and 8 bits are read without bank conflicts and
+ * multiplied in the same order; their sums have the same bits. With g = lane / 4, q = lane % 4:
+ *   keys     column n of the eight that a product takes is key n / 2 ^ n % 2 * 5 of eight;
+ *   columns  in 64 neighbouring columns of Q and K, a lane has 16 q to 16 q + 15: step s of four takes 4 s to 4 s + 3;
+ *   V        ldmatrix transposes pairs of bytes; with 8 bits a product's column n is every other one. */
+#pragma once
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/softmax.cuh"
+#include "kernels/device/warp_matrix.cuh"
+#include "kernels/sm90/decode/combine.cuh"
+#include "kernels/sm90/decode/consumer.cuh"
+#include "kernels/sm90/decode/leaves.cuh"
+#include "kernels/sm90/decode/rows.cuh"
+#include "kernels/sm90/decode/widen.cuh"
+
+namespace sm90_decode {
+
+/* The state of a circular buffer `steps` slots further. */
+template <int STAGES>
+__device__ __forceinline__ PipelineState<STAGES> further(const PipelineState<STAGES> &state, uint32_t steps)
+{
+    const uint32_t at = state.stage + steps;
+    PipelineState<STAGES> result;
+
+    result.stage = at % STAGES;
+    result.phase = state.phase ^ (at / STAGES & 1);
+    return result;
+}
+
+__device__ __forceinline__ int key_of_column(int n) { return n / 2 ^ n % 2 * 5; }
+
+/* Where a warp's keys lie in a slot, whose boxes of rows lie one after the other, each with its panels. */
+template <typename Tile> struct WarpKeys {
+    uint32_t eight[Tile::EIGHTS]; /* of eight keys each, the first row */
+    uint32_t panel;               /* from one panel of a row to the next */
+
+    __device__ __forceinline__ WarpKeys(int first_row, int box_rows)
+    {
+        panel = box_rows * Tile::LOAD_ROW;
+#pragma unroll
+        for (int i = 0; i < Tile::EIGHTS; ++i) {
+            const int row = first_row + 8 * i, within = row & (box_rows - 1); /* box_rows: a power of 2, 8 or more */
+            eight[i] = (row - within) * Tile::LOAD_ROW * Tile::LOAD_PANELS + within * Tile::LOAD_ROW;
+        }
+    }
+};
+
+/* A chunk of 16 bytes of row `row` of eight, with the swizzle of the rows' width. */
+template <typename Tile> __device__ __forceinline__ uint32_t chunk_offset(int row, int chunk)
+{
+    return row * Tile::LOAD_ROW + (chunk ^ (Tile::LOAD_ROW == 128 ? row : row / 2 % 4)) * 16;
+}
+
+/* Two pairs of T from four bytes, the first pair from the two in the low half. */
+template <typename T, typename Stored> __device__ __forceinline__ void widen_two_pairs(uint32_t (&pairs)[2], uint32_t x)
+{
+    pairs[0] = from_half_pair<T>(widen_pair<Stored>(static_cast<uint16_t>(x)));
+    pairs[1] = from_half_pair<T>(widen_pair<Stored>(static_cast<uint16_t>(x >> 16)));
+}
+
+/* Q in fragments: 64 columns are four steps of a product. Rows that the tile does not have are zeros. */
+template <typename Tile>
+__device__ __forceinline__ void load_query(uint32_t (&q)[4][4], uint32_t panel, int rows, int lane)
+{
+    const int g = lane / 4;
+    const uint32_t at = panel + g * ROW_BYTES + (lane % 4 * 2 ^ g) * 16;
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int chunk = 0; chunk < 2; ++chunk) {
+            uint4 x = load_shared_128((at ^ chunk * 16) + half * 8 * ROW_BYTES);
+            if (g + 8 * half >= rows)
+                x = {0, 0, 0, 0};
+            q[2 * chunk][half] = x.x;
+            q[2 * chunk][half + 2] = x.y;
+            q[2 * chunk + 1][half] = x.z;
+            q[2 * chunk + 1][half + 2] = x.w;
+        }
+}
+
+/* A lane's numbers of K in 64 columns of a group of eight keys: pairs of four steps. Stored: what the cache has. */
+template <typename T, typename Stored, typename Tile>
+__device__ __forceinline__ void load_keys(uint32_t (&k)[4][2], uint32_t eight, const WarpKeys<Tile> &keys, int block,
+                                          int lane)
+{
+    const int row = key_of_column(lane / 4), q = lane % 4;
+
+    if constexpr (Tile::IS_8_BIT) {
+        constexpr int BLOCKS = Tile::LOAD_COLUMNS / 64; /* of a panel */
+        const uint4 x =
+            load_shared_128(eight + block / BLOCKS * keys.panel + (chunk_offset<Tile>(row, q) ^ block % BLOCKS * 64));
+        widen_two_pairs<T, Stored>(k[0], x.x);
+        widen_two_pairs<T, Stored>(k[1], x.y);
+        widen_two_pairs<T, Stored>(k[2], x.z);
+        widen_two_pairs<T, Stored>(k[3], x.w);
+    } else {
+#pragma unroll
+        for (int chunk = 0; chunk < 2; ++chunk) {
+            const uint4 x = load_shared_128(eight + block * keys.panel + (chunk_offset<Tile>(row, 2 * q) ^ chunk * 16));
+            k[2 * chunk][0] = x.x;
+            k[2 * chunk][1] = x.y;
+            k[2 * chunk + 1][0] = x.z;
+            k[2 * chunk + 1][1] = x.w;
+        }
+    }
+}
+
+/* S = Q K^T of the warp's keys. Few keys have two sums each, for the products' latency. */
+template <typename T, typename Stored, typename Tile>
+__device__ __forceinline__ void few_scores(float (&s)[Tile::EIGHTS][4], const uint32_t (&query)[Tile::PANELS][4][4],
+                                           uint32_t slot, const WarpKeys<Tile> &keys, int lane)
+{
+    constexpr int SUMS = Tile::EIGHTS < 4 ? 2 : 1;
+    float sums[SUMS][Tile::EIGHTS][4];
+
+#pragma unroll
+    for (int sum = 0; sum < SUMS; ++sum)
+#pragma unroll
+        for (int i = 0; i < Tile::EIGHTS; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                sums[sum][i][j] = 0.0f;
+#pragma unroll
+    for (int block = 0; block < Tile::PANELS; ++block) {
+        uint32_t k[Tile::EIGHTS][4][2];
+#pragma unroll
+        for (int i = 0; i < Tile::EIGHTS; ++i)
+            load_keys<T, Stored>(k[i], slot + keys.eight[i], keys, block, lane);
+#pragma unroll
+        for (int step = 0; step < 4; ++step)
+#pragma unroll
+            for (int i = 0; i < Tile::EIGHTS; ++i)
+                mma_m16n8k16<T>(sums[step % SUMS][i], query[block][step], k[i][step][0], k[i][step][1]);
+    }
+#pragma unroll
+    for (int i = 0; i < Tile::EIGHTS; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            s[i][j] = SUMS == 2 ? __fadd_rn(sums[0][i][j], sums[SUMS - 1][i][j]) : sums[0][i][j];
+}
+
+/* O += P V of the warp's keys. */
+template <typename T, typename Stored, typename Tile>
+__device__ __forceinline__ void few_output(float (&o)[Tile::OUTPUT_COLUMNS / 8][4],
+                                           const uint32_t (&p)[Tile::EIGHTS / 2][4], uint32_t slot,
+                                           const WarpKeys<Tile> &keys, int lane)
+{
+    constexpr int CHUNK_COLUMNS = Tile::IS_8_BIT ? 16 : 8, PANEL_CHUNKS = Tile::LOAD_ROW / 16;
+    const uint32_t at = chunk_offset<Tile>(key_of_column(lane % 8), lane / 16);
+
+#pragma unroll
+    for (int i = 0; i < Tile::EIGHTS / 2; ++i) {
+        const uint32_t from = slot + (lane / 8 % 2 == 0 ? keys.eight[2 * i] : keys.eight[2 * i + 1]);
+#pragma unroll
+        for (int chunk = 0; chunk < Tile::OUTPUT_COLUMNS / CHUNK_COLUMNS; chunk += 2) { /* this one and the next */
+            uint32_t v[4];
+            ldmatrix_x4_trans(v, from + chunk / PANEL_CHUNKS * keys.panel + (at ^ chunk % PANEL_CHUNKS * 16));
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                if constexpr (Tile::IS_8_BIT) {
+                    uint32_t first[2], second[2]; /* of the even and of the odd columns */
+                    widen_two_pairs<T, Stored>(first, __byte_perm(v[2 * j], 0, 0x3120));
+                    widen_two_pairs<T, Stored>(second, __byte_perm(v[2 * j + 1], 0, 0x3120));
+                    mma_m16n8k16<T>(o[2 * (chunk + j)], p[i], first[0], second[0]);
+                    mma_m16n8k16<T>(o[2 * (chunk + j) + 1], p[i], first[1], second[1]);
+                } else {
+                    mma_m16n8k16<T>(o[chunk + j], p[i], v[2 * j], v[2 * j + 1]);
+                }
+            }
+        }
+    }
+}
+
+/* Scores of keys that the rows do not see become -inf. */
+template <int GROUPS>
+__device__ __forceinline__ void mask_few(float (&s)[GROUPS][4], const ThreadRows &rows, int first_key, int q)
+{
+#pragma unroll
+    for (int i = 0; i < GROUPS; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int key = first_key + 8 * i + key_of_column(2 * q + j % 2);
+            const SeenKeys &seen = rows.seen[j / 2];
+            if (key < seen.first || key >= seen.last)
+                s[i][j] = -INFINITY;
+        }
+}
+
+/* S becomes P in fragments; O is rescaled where a row max of the warp has moved. has_upper: rows 8 to 15 exist. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void few_softmax(const float (&s)[Tile::EIGHTS][4], uint32_t (&p)[Tile::EIGHTS / 2][4],
+                                            float (&o)[Tile::OUTPUT_COLUMNS / 8][4], ThreadRows &rows, float scale,
+                                            bool has_upper)
+{
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (half == 1 && !has_upper) {
+#pragma unroll
+            for (int i = 0; i < Tile::EIGHTS; ++i)
+                p[i / 2][i % 2 * 2 + 1] = 0;
+            continue;
+        }
+        RowSums &row = rows.at[half];
+        float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+#pragma unroll
+        for (int i = 1; i < Tile::EIGHTS; ++i)
+            top = fmaxf(top, fmaxf(s[i][2 * half], s[i][2 * half + 1]));
+        const float now = fmaxf(row.max_log2, quad_max(top) * scale), reference = now == -INFINITY ? 0.0f : now;
+        const float alpha = exp2_approx(row.max_log2 - reference);
+        row.max_log2 = now;
+        if (__any_sync(WHOLE_WARP, alpha != 1.0f)) {
+#pragma unroll
+            for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i) {
+                o[i][2 * half] *= alpha;
+                o[i][2 * half + 1] *= alpha;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < Tile::EIGHTS; ++i) {
+            const float low = exp2_approx(fmaf(s[i][2 * half], scale, -reference));
+            const float high = exp2_approx(fmaf(s[i][2 * half + 1], scale, -reference)), both = __fadd_rn(low, high);
+            const uint32_t pair = pack2<T>(low, high);
+            const float2 rounded = unpack2<T>(pair);
+            const float both_rounded = __fadd_rn(rounded.x, rounded.y);
+            p[i / 2][i % 2 * 2 + half] = pair;
+            row.sum = i == 0 ? fmaf(row.sum, alpha, both) : __fadd_rn(row.sum, both);
+            row.rounded = i == 0 ? fmaf(row.rounded, alpha, both_rounded) : __fadd_rn(row.rounded, both_rounded);
+        }
+    }
+}
+
+/* Rows of V of the warp that hold no key of [begin, end), counted from the tile's first one, become zeros, in the
+ * columns that the warp has, of which the first panel is at `slot`. Nobody else reads them; for the copy engine, which
+ * fills the slot next, the writes are made visible. */
+template <typename Tile>
+__device__ __forceinline__ void clear_few(uint32_t slot, int first_row, int box_rows, int begin, int end, int lane)
+{
+    constexpr int ROW_CHUNKS = Tile::LOAD_ROW / 16, CHUNKS = ROW_CHUNKS * Tile::LOAD_PANELS / Tile::COLUMN_PARTS;
+    const float zeros[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+
+#pragma unroll 1
+    for (int i = lane; i < Tile::WARP_KEYS * CHUNKS; i += 32) {
+        const int row = first_row + i / CHUNKS, chunk = i % CHUNKS, within = row & (box_rows - 1);
+        if (row < begin || row >= end)
+            store_shared_float4(slot + (row - within) * Tile::LOAD_ROW * Tile::LOAD_PANELS +
+                                    (chunk / ROW_CHUNKS * box_rows + within) * Tile::LOAD_ROW + chunk % ROW_CHUNKS * 16,
+                                zeros);
+    }
+    async_proxy_fence();
+    __syncwarp();
+}
+
+/* What a part is computed with. */
+template <typename Tile> struct FewRowsView {
+    SeenKeys first, last; /* what its first and its last new token see */
+    float scale_log2;
+    bool has_upper;                     /* rows 8 to 15 */
+    uint32_t query[Tile::PANELS][4][4]; /* Q in fragments */
+};
+
+/* O and the rows' sums of the warp's share of neighbouring tiles of a part: every GROUPS-th one, from that of its group
+ * on. kv: the slot of the first of them. */
+template <typename T, typename Stored, typename Tile>
+__device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
+                                            const FewRowsView<Tile> &view, int first_tile, int tiles, ThreadRows &rows,
+                                            float (&o)[Tile::OUTPUT_COLUMNS / 8][4],
+                                            const PipelineState<Tile::SLOTS> &kv)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / Tile::GROUP_WARPS;
+    const int first_row = warp % Tile::KEY_WARPS * Tile::WARP_KEYS, column_part = warp / Tile::ADDENDS;
+    const WarpKeys<Tile> keys(first_row, params.box_rows);
+    PipelineState<Tile::SLOTS> k = further(kv, 2 * group);
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+        rows.at[half] = {-INFINITY, 0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            o[i][j] = 0.0f;
+#pragma unroll 1
+    for (int tile = group; tile < tiles; tile += Tile::GROUPS) {
+        const int tile_key = (first_tile + tile) * Tile::TILE_KEYS, key = tile_key + first_row;
+        const PipelineState<Tile::SLOTS> v = further(k, 1);
+        float s[Tile::EIGHTS][4];
+        uint32_t p[Tile::EIGHTS / 2][4];
+
+        mbarrier_wait(shared_address(&smem.tiles.kv_full[k.stage]), k.phase);
+        few_scores<T, Stored, Tile>(s, view.query, shared_address(smem.tiles.kv[k.stage]), keys, lane);
+        release(&smem.tiles.kv_empty[k.stage]);
+        if (key < view.last.first || key + Tile::WARP_KEYS > view.first.last)
+            mask_few(s, rows, key, lane % 4);
+        few_softmax<T, Tile>(s, p, o, rows, view.scale_log2, view.has_upper);
+        mbarrier_wait(shared_address(&smem.tiles.kv_full[v.stage]), v.phase);
+        const uint32_t slot = shared_address(smem.tiles.kv[v.stage]) +
+                              column_part * (Tile::LOAD_PANELS / Tile::COLUMN_PARTS) * keys.panel;
+        if (key < part.keys_begin || key + Tile::WARP_KEYS > part.keys_end)
+            clear_few<Tile>(slot, first_row, params.box_rows, part.keys_begin - tile_key, part.keys_end - tile_key,
+                            lane);
+        few_output<T, Stored, Tile>(o, p, slot, keys, lane);
+        release(&smem.tiles.kv_empty[v.stage]);
+        k = further(k, 2 * Tile::GROUPS);
+    }
+}
+
+/* Rows [4 pass, 4 pass + 4) of the warp's O, to shared memory. */
+template <typename Tile>
+__device__ __forceinline__ void share_output(FewRowsStorage<Tile> &smem, const float (&o)[Tile::OUTPUT_COLUMNS / 8][4],
+                                             int pass, int lane)
+{
+    const int g = lane / 4, q = lane % 4;
+    const int warp = threadIdx.x / 32;
+    float *const to = smem.o[warp % Tile::ADDENDS][g % FEW_ROWS_OF_PASS] + warp / Tile::ADDENDS * Tile::OUTPUT_COLUMNS;
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if ((g + 8 * half) / FEW_ROWS_OF_PASS != pass)
+            continue;
+#pragma unroll
+        for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; i += 2) {
+            if constexpr (Tile::IS_8_BIT) {
+                *reinterpret_cast<float4 *>(to + 8 * i + 4 * q) =
+                    make_float4(o[i][2 * half], o[i + 1][2 * half], o[i][2 * half + 1], o[i + 1][2 * half + 1]);
+            } else {
+#pragma unroll
+                for (int j = 0; j < 2; ++j)
+                    *reinterpret_cast<float2 *>(to + 8 * (i + j) + 2 * q) =
+                        make_float2(o[i + j][2 * half], o[i + j][2 * half + 1]);
+            }
+        }
+    }
+}
+
+/* What all warps have of a row, added up in their order, by a warp. */
+template <typename Tile>
+__device__ __forceinline__ RowSums sum_warps(RowColumns<Tile> &o, const FewRowsStorage<Tile> &smem,
+                                             const RowPiece &piece, int lane)
+{
+    float weights[Tile::ADDENDS];
+    RowSums all = {-INFINITY, 0.0f, 0.0f};
+
+#pragma unroll
+    for (int i = 0; i < Tile::ADDENDS; ++i)
+        all.max_log2 = fmaxf(all.max_log2, smem.sums[i][piece.row].max_log2);
+    const float reference = all.max_log2 == -INFINITY ? 0.0f : all.max_log2;
+#pragma unroll
+    for (int i = 0; i < Tile::ADDENDS; ++i) {
+        const RowSums own = smem.sums[i][piece.row];
+        weights[i] = exp2_approx(own.max_log2 - reference);
+        all.sum = fmaf(weights[i], own.sum, all.sum);
+        all.rounded = fmaf(weights[i], own.rounded, all.rounded);
+    }
+#pragma unroll
+    for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j) {
+        o.at[j] = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int i = 0; i < Tile::ADDENDS; ++i) {
+            const float2 x = *reinterpret_cast<const float2 *>(
+                &smem.o[i][piece.row % FEW_ROWS_OF_PASS][piece.column + 64 * j + 2 * lane]);
+            o.at[j].x = fmaf(weights[i], x.x, o.at[j].x);
+            o.at[j].y = fmaf(weights[i], x.y, o.at[j].y);
+        }
+    }
+    return all;
+}
+
+/* Adds up what the warps have of a part, or of a leaf: to O and LSE, or to its slot, `number`. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
+                                           int number, const ThreadRows &rows,
+                                           const float (&o)[Tile::OUTPUT_COLUMNS / 8][4])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row_count = int(rows_of_slot(params));
+    const RowTile row_tile = row_tile_of(params, part);
+    const Addends target = {number, 1, 1, part.parts == 1};
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const RowSums sums = {rows.at[half].max_log2, quad_sum(rows.at[half].sum), quad_sum(rows.at[half].rounded)};
+        if (lane % 4 == 0 && warp < Tile::ADDENDS)
+            smem.sums[warp][lane / 4 + 8 * half] = sums;
+    }
+#pragma unroll 1
+    for (int pass = 0; pass * FEW_ROWS_OF_PASS < row_count; ++pass) {
+        share_output(smem, o, pass, lane);
+        bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
+        const RowPiece piece = {pass * FEW_ROWS_OF_PASS + warp % FEW_ROWS_OF_PASS,
+                                warp / FEW_ROWS_OF_PASS * Tile::COLUMNS};
+        const Row where = row_at(params, row_tile, piece.row);
+        if (piece.column < Tile::HEAD_DIM && where.exists) {
+            RowColumns<Tile> all;
+            const RowSums sums = sum_warps(all, smem, piece, lane);
+            store_sum<T, Tile>(all, sums, params, part, target, where, piece, lane);
+        }
+        bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
+    }
+}
+
+/* What is added up at a time: a part, or, in the invariant mode, a leaf of it; these all go to slots. */
+template <typename Tile> __device__ __forceinline__ int pieces_of(const PartOf<Tile> &part)
+{
+    if constexpr (Tile::IS_INVARIANT)
+        return part.own.leaves;
+    return 1;
+}
+
+template <typename T, typename Stored, typename Tile>
+__device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Params &params)
+{
+    const int lane = threadIdx.x % 32, row_count = int(rows_of_slot(params));
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::SLOTS> kv;
+
+    for (;; q.advance()) {
+        mbarrier_wait(shared_address(&smem.tiles.q_full[q.stage]), q.phase);
+        const PartOf<Tile> copy = smem.tiles.part[q.stage];
+        /* The invariant mode has not the registers for all of it, and parts that are long. */
+        const PartOf<Tile> &part = Tile::IS_INVARIANT ? smem.tiles.part[q.stage] : copy;
+        if (part.sequence < 0)
+            break;
+        const RowTile row_tile = row_tile_of(params, part);
+        const bool is_empty = part.keys_end <= part.keys_begin;
+        FewRowsView<Tile> view = {seen_keys(params, part, 0),
+                                  seen_keys(params, part, new_rows(params, part) - 1),
+                                  score_scale<Tile>(params, part, row_tile.kv_head),
+                                  keep_uniform(row_count > 8),
+                                  {}};
+        ThreadRows rows;
+        float o[Tile::OUTPUT_COLUMNS / 8][4];
+        int begin = part.first_tile;
+
+#pragma unroll
+        for (int block = 0; block < Tile::PANELS; ++block)
+            load_query<Tile>(view.query[block], shared_address(smem.tiles.q[q.stage]) + block * Tile::Q_PANEL_BYTES,
+                             row_count, lane);
+        if (!Tile::IS_INVARIANT)
+            release(&smem.tiles.q_empty[q.stage]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            rows.seen[half] = seen_keys(params, part, row_at(params, row_tile, lane / 4 + 8 * half).token);
+#pragma unroll 1
+        for (int piece = 0; piece < pieces_of<Tile>(part); ++piece) {
+            const int number = part.number + piece;
+            int end = part.first_tile + part.tiles;
+            if constexpr (Tile::IS_INVARIANT)
+                end = part.own.item_first_tile + sm90_decode_leaf_begin(&part.own, part.parts, number + 1);
+            const int tiles = is_empty ? 0 : end - begin;
+            compute_few<T, Stored, Tile>(smem, params, part, view, begin, tiles, rows, o, kv);
+            kv = further(kv, 2 * uint32_t(tiles));
+            begin = end;
+            finish_few<T, Tile>(smem, params, part, number, rows, o);
+            if constexpr (Tile::IS_INVARIANT)
+                finish_slot<T, Tile>(smem.tiles, params, part, piece);
+            else if (part.parts > 1)
+                combine_part<T, Tile>(smem.tiles, params, part);
+        }
+        if (Tile::IS_INVARIANT)
+            release(&smem.tiles.q_empty[q.stage]);
+    }
+}
+
+} // namespace sm90_decode
