@@ -1,6 +1,6 @@
-/* Consumers of the sm_90 decode where a tile has 16 query rows or fewer, as most caches ask for. The 64 rows of a wgmma
- * would be mostly empty, its products wait for each other, and a cache of 8 bits would have to be widened into shared
- * memory. Here each warp multiplies with mma.m16n8k16 a share of the tile's keys of its own, which it widens in
+/* Consumers of the sm_90 decode where a tile has few query rows, 16 or 32, as most caches ask for. The 64 rows of a
+ * wgmma would be mostly empty, its products wait for each other, and a cache of 8 bits would have to be widened into
+ * shared memory. Here each warp multiplies with mma.m16n8k16 a share of the tile's keys of its own, which it widens in
  * registers. Groups of four warps take tiles in turn, and what the warps have of a part is added up at its end.
  *
  * Where a number of K or V lies in a fragment is chosen so that 16 and 8 bits are read without bank conflicts and
@@ -9,6 +9,8 @@
  *   columns  in 64 neighbouring columns of Q and K, a lane has 16 q to 16 q + 15: step s of four takes 4 s to 4 s + 3;
  *   V        ldmatrix transposes pairs of bytes; with 8 bits a product's column n is every other one. */
 #pragma once
+#include <type_traits>
+
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -114,21 +116,47 @@ __device__ __forceinline__ void load_keys(uint32_t (&k)[4][2], uint32_t eight, c
     }
 }
 
-/* S = Q K^T of the warp's keys. Few keys have two sums each, for the products' latency. */
+/* What a thread knows of its rows: 16 i + g and 16 i + 8 + g of row tile i. */
+template <typename Tile> struct FewThreadRows {
+    RowSums at[Tile::ROW_TILES][2];
+    SeenKeys seen[Tile::ROW_TILES][2];
+};
+
+/* The fragments of S, P and O of a warp: those of S and O are four numbers, two of row g and two of row g + 8. */
+template <typename Tile> struct FewFragments {
+    float s[Tile::ROW_TILES][Tile::EIGHTS][4];
+    uint32_t p[Tile::ROW_TILES][Tile::EIGHTS / 2][4];
+};
+
+template <typename Tile> struct FewOutput {
+    float at[Tile::ROW_TILES][Tile::OUTPUT_COLUMNS / 8][4];
+};
+
+/* What a part is computed with. */
+template <typename Tile> struct FewRowsView {
+    SeenKeys first, last; /* what its first and its last new token see */
+    float scale_log2;
+    int halves;                                          /* of row tiles, that exist */
+    uint32_t query[Tile::ROW_TILES][Tile::PANELS][4][4]; /* Q in fragments */
+};
+
+/* S = Q K^T of the warp's keys. Where few products do not wait for each other, there are two sums. */
 template <typename T, typename Stored, typename Tile>
-__device__ __forceinline__ void few_scores(float (&s)[Tile::EIGHTS][4], const uint32_t (&query)[Tile::PANELS][4][4],
-                                           uint32_t slot, const WarpKeys<Tile> &keys, int lane)
+__device__ __forceinline__ void few_scores(FewFragments<Tile> &x, const FewRowsView<Tile> &view, uint32_t slot,
+                                           const WarpKeys<Tile> &keys, int lane)
 {
-    constexpr int SUMS = Tile::EIGHTS < 4 ? 2 : 1;
-    float sums[SUMS][Tile::EIGHTS][4];
+    constexpr int SUMS = Tile::ROW_TILES * Tile::EIGHTS < 4 ? 2 : 1;
+    float sums[SUMS][Tile::ROW_TILES][Tile::EIGHTS][4];
 
 #pragma unroll
     for (int sum = 0; sum < SUMS; ++sum)
 #pragma unroll
-        for (int i = 0; i < Tile::EIGHTS; ++i)
+        for (int r = 0; r < Tile::ROW_TILES; ++r)
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                sums[sum][i][j] = 0.0f;
+            for (int i = 0; i < Tile::EIGHTS; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    sums[sum][r][i][j] = 0.0f;
 #pragma unroll
     for (int block = 0; block < Tile::PANELS; ++block) {
         uint32_t k[Tile::EIGHTS][4][2];
@@ -139,24 +167,28 @@ __device__ __forceinline__ void few_scores(float (&s)[Tile::EIGHTS][4], const ui
         for (int step = 0; step < 4; ++step)
 #pragma unroll
             for (int i = 0; i < Tile::EIGHTS; ++i)
-                mma_m16n8k16<T>(sums[step % SUMS][i], query[block][step], k[i][step][0], k[i][step][1]);
+#pragma unroll
+                for (int r = 0; r < Tile::ROW_TILES; ++r)
+                    mma_m16n8k16<T>(sums[step % SUMS][r][i], view.query[r][block][step], k[i][step][0], k[i][step][1]);
     }
 #pragma unroll
-    for (int i = 0; i < Tile::EIGHTS; ++i)
+    for (int r = 0; r < Tile::ROW_TILES; ++r)
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-            s[i][j] = SUMS == 2 ? __fadd_rn(sums[0][i][j], sums[SUMS - 1][i][j]) : sums[0][i][j];
+        for (int i = 0; i < Tile::EIGHTS; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                x.s[r][i][j] = SUMS == 2 ? __fadd_rn(sums[0][r][i][j], sums[SUMS - 1][r][i][j]) : sums[0][r][i][j];
 }
 
-/* O += P V of the warp's keys. */
+/* O += P V of the warp's keys, from the 16 bytes `first_chunk` of a row on. */
 template <typename T, typename Stored, typename Tile>
-__device__ __forceinline__ void few_output(float (&o)[Tile::OUTPUT_COLUMNS / 8][4],
-                                           const uint32_t (&p)[Tile::EIGHTS / 2][4], uint32_t slot,
-                                           const WarpKeys<Tile> &keys, int lane)
+__device__ __forceinline__ void few_output(FewOutput<Tile> &o, const FewFragments<Tile> &x, uint32_t slot,
+                                           int first_chunk, const WarpKeys<Tile> &keys, int lane)
 {
     constexpr int CHUNK_COLUMNS = Tile::IS_8_BIT ? 16 : 8, PANEL_CHUNKS = Tile::LOAD_ROW / 16;
-    const uint32_t at = chunk_offset<Tile>(key_of_column(lane % 8), lane / 16);
+    const uint32_t at = chunk_offset<Tile>(key_of_column(lane % 8), lane / 16) ^ first_chunk % PANEL_CHUNKS * 16;
 
+    slot += first_chunk / PANEL_CHUNKS * keys.panel;
 #pragma unroll
     for (int i = 0; i < Tile::EIGHTS / 2; ++i) {
         const uint32_t from = slot + (lane / 8 % 2 == 0 ? keys.eight[2 * i] : keys.eight[2 * i + 1]);
@@ -170,10 +202,15 @@ __device__ __forceinline__ void few_output(float (&o)[Tile::OUTPUT_COLUMNS / 8][
                     uint32_t first[2], second[2]; /* of the even and of the odd columns */
                     widen_two_pairs<T, Stored>(first, __byte_perm(v[2 * j], 0, 0x3120));
                     widen_two_pairs<T, Stored>(second, __byte_perm(v[2 * j + 1], 0, 0x3120));
-                    mma_m16n8k16<T>(o[2 * (chunk + j)], p[i], first[0], second[0]);
-                    mma_m16n8k16<T>(o[2 * (chunk + j) + 1], p[i], first[1], second[1]);
+#pragma unroll
+                    for (int r = 0; r < Tile::ROW_TILES; ++r) {
+                        mma_m16n8k16<T>(o.at[r][2 * (chunk + j)], x.p[r][i], first[0], second[0]);
+                        mma_m16n8k16<T>(o.at[r][2 * (chunk + j) + 1], x.p[r][i], first[1], second[1]);
+                    }
                 } else {
-                    mma_m16n8k16<T>(o[chunk + j], p[i], v[2 * j], v[2 * j + 1]);
+#pragma unroll
+                    for (int r = 0; r < Tile::ROW_TILES; ++r)
+                        mma_m16n8k16<T>(o.at[r][chunk + j], x.p[r][i], v[2 * j], v[2 * j + 1]);
                 }
             }
         }
@@ -181,133 +218,132 @@ __device__ __forceinline__ void few_output(float (&o)[Tile::OUTPUT_COLUMNS / 8][
 }
 
 /* Scores of keys that the rows do not see become -inf. */
-template <int GROUPS>
-__device__ __forceinline__ void mask_few(float (&s)[GROUPS][4], const ThreadRows &rows, int first_key, int q)
+template <typename Tile>
+__device__ __forceinline__ void mask_few(FewFragments<Tile> &x, const FewThreadRows<Tile> &rows, int first_key, int q)
 {
 #pragma unroll
-    for (int i = 0; i < GROUPS; ++i)
+    for (int r = 0; r < Tile::ROW_TILES; ++r)
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const int key = first_key + 8 * i + key_of_column(2 * q + j % 2);
-            const SeenKeys &seen = rows.seen[j / 2];
-            if (key < seen.first || key >= seen.last)
-                s[i][j] = -INFINITY;
-        }
+        for (int i = 0; i < Tile::EIGHTS; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const int key = first_key + 8 * i + key_of_column(2 * q + j % 2);
+                const SeenKeys &seen = rows.seen[r][j / 2];
+                if (key < seen.first || key >= seen.last)
+                    x.s[r][i][j] = -INFINITY;
+            }
 }
 
-/* S becomes P in fragments; O is rescaled where a row max of the warp has moved. has_upper: rows 8 to 15 exist. */
+/* Of half a row tile S becomes P in fragments; O is rescaled where a row max of the warp has moved. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void few_softmax(const float (&s)[Tile::EIGHTS][4], uint32_t (&p)[Tile::EIGHTS / 2][4],
-                                            float (&o)[Tile::OUTPUT_COLUMNS / 8][4], ThreadRows &rows, float scale,
-                                            bool has_upper)
+__device__ __forceinline__ void few_softmax(FewFragments<Tile> &x, FewOutput<Tile> &o, RowSums &row, float scale, int r,
+                                            int half)
 {
+    const auto &s = x.s[r];
+    float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        if (half == 1 && !has_upper) {
+    for (int i = 1; i < Tile::EIGHTS; ++i)
+        top = fmaxf(top, fmaxf(s[i][2 * half], s[i][2 * half + 1]));
+    const float now = fmaxf(row.max_log2, quad_max(top) * scale), reference = now == -INFINITY ? 0.0f : now;
+    const float alpha = exp2_approx(row.max_log2 - reference);
+    row.max_log2 = now;
+    if (__any_sync(WHOLE_WARP, alpha != 1.0f)) {
 #pragma unroll
-            for (int i = 0; i < Tile::EIGHTS; ++i)
-                p[i / 2][i % 2 * 2 + 1] = 0;
-            continue;
+        for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i) {
+            o.at[r][i][2 * half] *= alpha;
+            o.at[r][i][2 * half + 1] *= alpha;
         }
-        RowSums &row = rows.at[half];
-        float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+    }
 #pragma unroll
-        for (int i = 1; i < Tile::EIGHTS; ++i)
-            top = fmaxf(top, fmaxf(s[i][2 * half], s[i][2 * half + 1]));
-        const float now = fmaxf(row.max_log2, quad_max(top) * scale), reference = now == -INFINITY ? 0.0f : now;
-        const float alpha = exp2_approx(row.max_log2 - reference);
-        row.max_log2 = now;
-        if (__any_sync(WHOLE_WARP, alpha != 1.0f)) {
-#pragma unroll
-            for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i) {
-                o[i][2 * half] *= alpha;
-                o[i][2 * half + 1] *= alpha;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < Tile::EIGHTS; ++i) {
-            const float low = exp2_approx(fmaf(s[i][2 * half], scale, -reference));
-            const float high = exp2_approx(fmaf(s[i][2 * half + 1], scale, -reference)), both = __fadd_rn(low, high);
-            const uint32_t pair = pack2<T>(low, high);
-            const float2 rounded = unpack2<T>(pair);
-            const float both_rounded = __fadd_rn(rounded.x, rounded.y);
-            p[i / 2][i % 2 * 2 + half] = pair;
-            row.sum = i == 0 ? fmaf(row.sum, alpha, both) : __fadd_rn(row.sum, both);
-            row.rounded = i == 0 ? fmaf(row.rounded, alpha, both_rounded) : __fadd_rn(row.rounded, both_rounded);
-        }
+    for (int i = 0; i < Tile::EIGHTS; ++i) {
+        const float low = exp2_approx(fmaf(s[i][2 * half], scale, -reference));
+        const float high = exp2_approx(fmaf(s[i][2 * half + 1], scale, -reference)), both = __fadd_rn(low, high);
+        const uint32_t pair = pack2<T>(low, high);
+        const float2 rounded = unpack2<T>(pair);
+        const float both_rounded = __fadd_rn(rounded.x, rounded.y);
+        x.p[r][i / 2][i % 2 * 2 + half] = pair;
+        row.sum = i == 0 ? fmaf(row.sum, alpha, both) : __fadd_rn(row.sum, both);
+        row.rounded = i == 0 ? fmaf(row.rounded, alpha, both_rounded) : __fadd_rn(row.rounded, both_rounded);
     }
 }
 
 /* Rows of V of the warp that hold no key of [begin, end), counted from the tile's first one, become zeros, in the
- * columns that the warp has, of which the first panel is at `slot`. Nobody else reads them; for the copy engine, which
- * fills the slot next, the writes are made visible. */
+ * columns that the warp has. Nobody else reads them; for the copy engine, which fills the slot next, the writes are
+ * made visible. */
 template <typename Tile>
-__device__ __forceinline__ void clear_few(uint32_t slot, int first_row, int box_rows, int begin, int end, int lane)
+__device__ __forceinline__ void clear_few(uint32_t slot, int first_row, int first_chunk, int box_rows, int begin,
+                                          int end, int lane)
 {
-    constexpr int ROW_CHUNKS = Tile::LOAD_ROW / 16, CHUNKS = ROW_CHUNKS * Tile::LOAD_PANELS / Tile::COLUMN_PARTS;
+    constexpr int PANEL_CHUNKS = Tile::LOAD_ROW / 16, CHUNKS = PANEL_CHUNKS * Tile::LOAD_PANELS / Tile::COLUMN_PARTS;
     const float zeros[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 
 #pragma unroll 1
     for (int i = lane; i < Tile::WARP_KEYS * CHUNKS; i += 32) {
-        const int row = first_row + i / CHUNKS, chunk = i % CHUNKS, within = row & (box_rows - 1);
+        const int row = first_row + i / CHUNKS, chunk = first_chunk + i % CHUNKS, within = row & (box_rows - 1);
         if (row < begin || row >= end)
             store_shared_float4(slot + (row - within) * Tile::LOAD_ROW * Tile::LOAD_PANELS +
-                                    (chunk / ROW_CHUNKS * box_rows + within) * Tile::LOAD_ROW + chunk % ROW_CHUNKS * 16,
+                                    (chunk / PANEL_CHUNKS * box_rows + within - within % 8) * Tile::LOAD_ROW +
+                                    chunk_offset<Tile>(within % 8, chunk % PANEL_CHUNKS),
                                 zeros);
     }
     async_proxy_fence();
     __syncwarp();
 }
 
-/* What a part is computed with. */
-template <typename Tile> struct FewRowsView {
-    SeenKeys first, last; /* what its first and its last new token see */
-    float scale_log2;
-    bool has_upper;                     /* rows 8 to 15 */
-    uint32_t query[Tile::PANELS][4][4]; /* Q in fragments */
-};
-
 /* O and the rows' sums of the warp's share of neighbouring tiles of a part: every GROUPS-th one, from that of its group
  * on. kv: the slot of the first of them. */
 template <typename T, typename Stored, typename Tile>
 __device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
-                                            const FewRowsView<Tile> &view, int first_tile, int tiles, ThreadRows &rows,
-                                            float (&o)[Tile::OUTPUT_COLUMNS / 8][4],
+                                            const FewRowsView<Tile> &view, int first_tile, int tiles,
+                                            FewThreadRows<Tile> &rows, FewOutput<Tile> &o,
                                             const PipelineState<Tile::SLOTS> &kv)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / Tile::GROUP_WARPS;
-    const int first_row = warp % Tile::KEY_WARPS * Tile::WARP_KEYS, column_part = warp / Tile::ADDENDS;
+    const int first_row = warp % Tile::KEY_WARPS * Tile::WARP_KEYS;
+    const int first_chunk = warp / Tile::ADDENDS *
+                            (Tile::LOAD_ROW / 16 * Tile::LOAD_PANELS / Tile::COLUMN_PARTS); /* of the warp's columns */
     const WarpKeys<Tile> keys(first_row, params.box_rows);
     PipelineState<Tile::SLOTS> k = further(kv, 2 * group);
 
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-        rows.at[half] = {-INFINITY, 0.0f, 0.0f};
+    for (int r = 0; r < Tile::ROW_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i)
+        for (int half = 0; half < 2; ++half)
+            rows.at[r][half] = {-INFINITY, 0.0f, 0.0f};
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-            o[i][j] = 0.0f;
+        for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                o.at[r][i][j] = 0.0f;
+    }
 #pragma unroll 1
     for (int tile = group; tile < tiles; tile += Tile::GROUPS) {
         const int tile_key = (first_tile + tile) * Tile::TILE_KEYS, key = tile_key + first_row;
         const PipelineState<Tile::SLOTS> v = further(k, 1);
-        float s[Tile::EIGHTS][4];
-        uint32_t p[Tile::EIGHTS / 2][4];
+        FewFragments<Tile> x;
 
         mbarrier_wait(shared_address(&smem.tiles.kv_full[k.stage]), k.phase);
-        few_scores<T, Stored, Tile>(s, view.query, shared_address(smem.tiles.kv[k.stage]), keys, lane);
+        few_scores<T, Stored, Tile>(x, view, shared_address(smem.tiles.kv[k.stage]), keys, lane);
         release(&smem.tiles.kv_empty[k.stage]);
         if (key < view.last.first || key + Tile::WARP_KEYS > view.first.last)
-            mask_few(s, rows, key, lane % 4);
-        few_softmax<T, Tile>(s, p, o, rows, view.scale_log2, view.has_upper);
+            mask_few(x, rows, key, lane % 4);
+#pragma unroll
+        for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
+            if (half == 0 || half < view.halves) {
+                few_softmax<T, Tile>(x, o, rows.at[half / 2][half % 2], view.scale_log2, half / 2, half % 2);
+            } else {
+#pragma unroll
+                for (int i = 0; i < Tile::EIGHTS; ++i)
+                    x.p[half / 2][i / 2][i % 2 * 2 + half % 2] = 0;
+            }
+        }
         mbarrier_wait(shared_address(&smem.tiles.kv_full[v.stage]), v.phase);
-        const uint32_t slot = shared_address(smem.tiles.kv[v.stage]) +
-                              column_part * (Tile::LOAD_PANELS / Tile::COLUMN_PARTS) * keys.panel;
+        const uint32_t slot = shared_address(smem.tiles.kv[v.stage]);
         if (key < part.keys_begin || key + Tile::WARP_KEYS > part.keys_end)
-            clear_few<Tile>(slot, first_row, params.box_rows, part.keys_begin - tile_key, part.keys_end - tile_key,
-                            lane);
-        few_output<T, Stored, Tile>(o, p, slot, keys, lane);
+            clear_few<Tile>(slot, first_row, first_chunk, params.box_rows, part.keys_begin - tile_key,
+                            part.keys_end - tile_key, lane);
+        few_output<T, Stored, Tile>(o, x, slot, first_chunk, keys, lane);
         release(&smem.tiles.kv_empty[v.stage]);
         k = further(k, 2 * Tile::GROUPS);
     }
@@ -315,27 +351,25 @@ __device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Pa
 
 /* Rows [4 pass, 4 pass + 4) of the warp's O, to shared memory. */
 template <typename Tile>
-__device__ __forceinline__ void share_output(FewRowsStorage<Tile> &smem, const float (&o)[Tile::OUTPUT_COLUMNS / 8][4],
-                                             int pass, int lane)
+__device__ __forceinline__ void share_output(FewRowsStorage<Tile> &smem, const FewOutput<Tile> &o, int pass, int lane)
 {
-    const int g = lane / 4, q = lane % 4;
-    const int warp = threadIdx.x / 32;
+    const int g = lane / 4, q = lane % 4, warp = threadIdx.x / 32;
     float *const to = smem.o[warp % Tile::ADDENDS][g % FEW_ROWS_OF_PASS] + warp / Tile::ADDENDS * Tile::OUTPUT_COLUMNS;
 
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
+        const auto &x = o.at[half / 2];
+        const int j = half % 2 * 2;
         if ((g + 8 * half) / FEW_ROWS_OF_PASS != pass)
             continue;
 #pragma unroll
         for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; i += 2) {
             if constexpr (Tile::IS_8_BIT) {
                 *reinterpret_cast<float4 *>(to + 8 * i + 4 * q) =
-                    make_float4(o[i][2 * half], o[i + 1][2 * half], o[i][2 * half + 1], o[i + 1][2 * half + 1]);
+                    make_float4(x[i][j], x[i + 1][j], x[i][j + 1], x[i + 1][j + 1]);
             } else {
-#pragma unroll
-                for (int j = 0; j < 2; ++j)
-                    *reinterpret_cast<float2 *>(to + 8 * (i + j) + 2 * q) =
-                        make_float2(o[i + j][2 * half], o[i + j][2 * half + 1]);
+                *reinterpret_cast<float2 *>(to + 8 * i + 2 * q) = make_float2(x[i][j], x[i][j + 1]);
+                *reinterpret_cast<float2 *>(to + 8 * (i + 1) + 2 * q) = make_float2(x[i + 1][j], x[i + 1][j + 1]);
             }
         }
     }
@@ -377,16 +411,16 @@ __device__ __forceinline__ RowSums sum_warps(RowColumns<Tile> &o, const FewRowsS
 /* Adds up what the warps have of a part, or of a leaf: to O and LSE, or to its slot, `number`. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
-                                           int number, const ThreadRows &rows,
-                                           const float (&o)[Tile::OUTPUT_COLUMNS / 8][4])
+                                           int number, const FewThreadRows<Tile> &rows, const FewOutput<Tile> &o)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row_count = int(rows_of_slot(params));
     const RowTile row_tile = row_tile_of(params, part);
     const Addends target = {number, 1, 1, part.parts == 1};
 
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const RowSums sums = {rows.at[half].max_log2, quad_sum(rows.at[half].sum), quad_sum(rows.at[half].rounded)};
+    for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
+        const RowSums &own = rows.at[half / 2][half % 2];
+        const RowSums sums = {own.max_log2, quad_sum(own.sum), quad_sum(own.rounded)};
         if (lane % 4 == 0 && warp < Tile::ADDENDS)
             smem.sums[warp][lane / 4 + 8 * half] = sums;
     }
@@ -406,6 +440,10 @@ __device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Par
     }
 }
 
+/* Whether there are too few registers for a part. Then it is read where it is, and its stage of Q is free later. */
+template <typename Tile>
+constexpr bool READS_PART = Tile::IS_INVARIANT || (Tile::ROW_TILES > 1 && !std::is_same_v<PartOf<Tile>, Part>);
+
 /* What is added up at a time: a part, or, in the invariant mode, a leaf of it; these all go to slots. */
 template <typename Tile> __device__ __forceinline__ int pieces_of(const PartOf<Tile> &part)
 {
@@ -424,8 +462,7 @@ __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Pa
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.tiles.q_full[q.stage]), q.phase);
         const PartOf<Tile> copy = smem.tiles.part[q.stage];
-        /* The invariant mode has not the registers for all of it, and parts that are long. */
-        const PartOf<Tile> &part = Tile::IS_INVARIANT ? smem.tiles.part[q.stage] : copy;
+        const PartOf<Tile> &part = READS_PART<Tile> ? smem.tiles.part[q.stage] : copy;
         if (part.sequence < 0)
             break;
         const RowTile row_tile = row_tile_of(params, part);
@@ -433,21 +470,26 @@ __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Pa
         FewRowsView<Tile> view = {seen_keys(params, part, 0),
                                   seen_keys(params, part, new_rows(params, part) - 1),
                                   score_scale<Tile>(params, part, row_tile.kv_head),
-                                  keep_uniform(row_count > 8),
+                                  keep_uniform((row_count + 7) / 8),
                                   {}};
-        ThreadRows rows;
-        float o[Tile::OUTPUT_COLUMNS / 8][4];
+        FewThreadRows<Tile> rows;
+        FewOutput<Tile> o;
         int begin = part.first_tile;
 
 #pragma unroll
-        for (int block = 0; block < Tile::PANELS; ++block)
-            load_query<Tile>(view.query[block], shared_address(smem.tiles.q[q.stage]) + block * Tile::Q_PANEL_BYTES,
-                             row_count, lane);
-        if (!Tile::IS_INVARIANT)
+        for (int r = 0; r < Tile::ROW_TILES; ++r)
+#pragma unroll
+            for (int block = 0; block < Tile::PANELS; ++block)
+                load_query<Tile>(view.query[r][block],
+                                 shared_address(smem.tiles.q[q.stage]) + block * Tile::Q_PANEL_BYTES +
+                                     r * 16 * ROW_BYTES,
+                                 row_count - 16 * r, lane);
+        if (!READS_PART<Tile>)
             release(&smem.tiles.q_empty[q.stage]);
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            rows.seen[half] = seen_keys(params, part, row_at(params, row_tile, lane / 4 + 8 * half).token);
+        for (int half = 0; half < 2 * Tile::ROW_TILES; ++half)
+            rows.seen[half / 2][half % 2] =
+                seen_keys(params, part, row_at(params, row_tile, lane / 4 + 8 * half).token);
 #pragma unroll 1
         for (int piece = 0; piece < pieces_of<Tile>(part); ++piece) {
             const int number = part.number + piece;
@@ -464,7 +506,7 @@ __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Pa
             else if (part.parts > 1)
                 combine_part<T, Tile>(smem.tiles, params, part);
         }
-        if (Tile::IS_INVARIANT)
+        if (READS_PART<Tile>)
             release(&smem.tiles.q_empty[q.stage]);
     }
 }

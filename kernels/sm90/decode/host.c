@@ -164,7 +164,7 @@ static enum attn_status encode_maps(struct fused_sm90_decode_params *params, con
                                           .batch = paged ? p->pages : p->batch,
                                           .box_rows = params->box_rows,
                                           .box_heads = 1,
-                                          .has_all_panels = tile->tile_rows == FUSED_SM90_DECODE_FEW_ROWS};
+                                          .has_all_panels = tile->tile_rows < SM90_DECODE_ROWS};
     enum attn_status status = tensor_map_encode_shape(&params->q, "q", &t->q, &rows, why);
 
     if (status == ATTN_OK)

@@ -1,14 +1,16 @@
 /* fused_sm90, decode: a few new rows of each sequence against the keys of its cache, limited by the speed of the memory
- * (split-KV of FlashDecoding, Dao et al. 2023), with wgmma and TMA, for compute capability 9.0.
+ * (split-KV of FlashDecoding, Dao et al. 2023), with TMA, mma.sync and wgmma, for compute capability 9.0.
  *
  * A persistent thread block on each multiprocessor has an equal share of all key tiles of all sequences and heads
- * (kernels/family/decode_work.h). Its producer warp finds the share from the lengths of the caches and has tiles of K
- * and V brought to a circular buffer of some 200 KB, which it keeps full across parts. Its consumer warpgroup computes
- * one tile after the other. With a cache of 8 bits eight more warps widen tiles to the 16 bits of the products, and the
- * scores of the next tile are computed during the softmax. The 64 rows of a product are the query heads of a group,
- * times the new tokens.
+ * (kernels/family/decode_work.h). Its producer warps, one for Q and K and one for V, find the share from the lengths of
+ * the caches and have tiles brought to a circular buffer of some 200 KB, which they keep full across parts. The query
+ * rows of a tile are the query heads of a group, times the new tokens.
+ *   32 rows or fewer   eight warps have keys of their own and are added up at the end of a part (few_rows.cuh). With a
+ *                      cache of 8 bits they widen in registers.
+ *   up to 64 rows      a warpgroup computes one tile after the other with wgmma. With a cache of 8 bits eight more warps
+ *                      widen tiles to 16 bits, and the scores of the next tile are computed during the softmax.
  *
- *   producer                                         consumer
+ *   producers                                        consumers
  *     for each part                                    for each part
  *       its rows of Q                                    for each tile: S = Q K^T, P = exp(S), O += P V
  *       for each tile: pages, K, V                       whole item: O and LSE
@@ -18,8 +20,8 @@
  * Pages without a key of the sequence are neither looked up nor read.
  *
  * Files: kernels/family/decode_work.h (shares of blocks), ragged.h (the same of packed rows and in the invariant mode),
- * walk.cuh (finding them), rows.cuh (rows of a tile), producer.cuh, widen.cuh (8 bits), consumer.cuh, combine.cuh,
- * leaves.cuh (consumers of the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled),
+ * walk.cuh (finding them), rows.cuh (rows of a tile), producer.cuh, few_rows.cuh, consumer.cuh (64 rows), widen.cuh (8
+ * bits), combine.cuh, leaves.cuh (the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled),
  * host.c. Measurements: docs/kernels/sm90_decode.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"

@@ -67,8 +67,6 @@ struct fused_sm90_decode_tile {
     fused_sm90_decode_kernel kernels[3][2]; /* rows alike, packed rows, invariant mode; fp16, bf16. NULL: none */
 };
 
-enum { FUSED_SM90_DECODE_FEW_ROWS = 16 };
-
 enum { FUSED_SM90_DECODE_ALIKE, FUSED_SM90_DECODE_PACKED, FUSED_SM90_DECODE_INVARIANT };
 
 /* One array for each head_dim (instances/). */

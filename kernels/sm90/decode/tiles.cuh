@@ -33,7 +33,7 @@ constexpr int WIDENING_WARPS = 4, FIRST_WIDENING_WARP = 8, THREADS_8_BIT = 512;
 constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 80, WIDENING_REGISTERS = 96; /* 512 in all */
 
 constexpr int ROWS = SM90_DECODE_ROWS;
-constexpr int FEW_ROWS = FUSED_SM90_DECODE_FEW_ROWS, FEW_ROWS_OF_PASS = 4;
+constexpr int FEW_ROWS_OF_PASS = 4;                /* of few_rows.cuh, that are added up together */
 constexpr int ROW_BYTES = 128, PANEL_COLUMNS = 64; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
 constexpr int Q_STAGES = 2;                        /* the part that is computed and the next one */
 constexpr uint32_t CONSUMER_BARRIER = 1;           /* bar_sync of the warpgroup */
@@ -77,16 +77,18 @@ template <typename Tile> struct Tile8Bit : Tile {
     static constexpr int LOAD_SLOTS = Tile::HEAD_DIM < 256 ? 16 : 4;
 };
 
-/* Of 16 query rows or fewer (few_rows.cuh). K and V stay in shared memory as they are in the cache. Four warps share
- * the keys of a tile, and two such groups take tiles in turn; at head_dim 256, where registers do not suffice for that,
- * each has half of the columns of O instead. */
-template <int DIM, int KEYS, int SLOTS_, bool IS_NARROW> struct FewRowsTile {
+/* Of 16 query rows or fewer, or of 32 (few_rows.cuh): ROW_TILES of 16. K and V stay in shared memory as they are in
+ * the cache. Four warps share the keys of a tile, and two such groups take tiles in turn; where registers do not
+ * suffice for that each has half of the columns of O instead. */
+template <int DIM, int ROW_TILES_, int KEYS, int SLOTS_, bool IS_NARROW> struct FewRowsTile {
+    static constexpr int ROW_TILES = ROW_TILES_, ROWS = 16 * ROW_TILES;
     static constexpr int HEAD_DIM = DIM, TILE_KEYS = KEYS, SLOTS = SLOTS_;
-    static constexpr int PANELS = DIM / PANEL_COLUMNS, Q_PANEL_BYTES = FEW_ROWS * ROW_BYTES;
+    static constexpr int PANELS = DIM / PANEL_COLUMNS, Q_PANEL_BYTES = ROWS * ROW_BYTES;
     static constexpr int Q_BYTES = PANELS * Q_PANEL_BYTES, SLOT_BYTES = KEYS * DIM * (IS_NARROW ? 1 : 2);
     static constexpr int COLUMNS = DIM < 128 ? DIM : 128; /* that are added up together */
     static constexpr bool IS_INVARIANT = false, IS_8_BIT = IS_NARROW;
-    static constexpr int WARPS = 8, KEY_WARPS = 4, COLUMN_PARTS = DIM / COLUMNS, OUTPUT_COLUMNS = COLUMNS;
+    static constexpr int WARPS = 8, KEY_WARPS = 4, COLUMN_PARTS = DIM * ROW_TILES <= 128 ? 1 : DIM * ROW_TILES / 128;
+    static constexpr int OUTPUT_COLUMNS = DIM / COLUMN_PARTS; /* of a warp */
     static constexpr int GROUP_WARPS = KEY_WARPS * COLUMN_PARTS, GROUPS = WARPS / GROUP_WARPS;
     static constexpr int ADDENDS = WARPS / COLUMN_PARTS; /* of a column of O at the end of a part */
     static constexpr int WARP_KEYS = KEYS / KEY_WARPS, EIGHTS = WARP_KEYS / 8;
@@ -123,11 +125,11 @@ template <typename Tile> struct alignas(1024) Storage8Bit {
     uint64_t kv_full[LOAD_SLOTS], kv_empty[LOAD_SLOTS];
 };
 
-/* With room for what the warps have of a part: of all rows what is known of them, of four rows at a time O. */
+/* With room for what the warps have of a part: of all rows what is known of them, of some at a time O. */
 template <typename Tile> struct alignas(1024) FewRowsStorage {
     SharedStorage<Tile> tiles;
     float o[Tile::ADDENDS][FEW_ROWS_OF_PASS][Tile::HEAD_DIM + 8]; /* 8 more, for the banks */
-    RowSums sums[Tile::ADDENDS][FEW_ROWS];
+    RowSums sums[Tile::ADDENDS][Tile::ROWS];
 };
 
 template <typename Tile> struct alignas(1024) SharedStorage8Bit {

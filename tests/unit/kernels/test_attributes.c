@@ -357,19 +357,19 @@ static void invariant_decode_has_no_splits(void **state)
     assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
 }
 
-/* 16 query rows of a kv head have tiles of their own, unless the rows of a sequence's neighbours would decide. */
+/* 16 and 32 query rows have tiles of their own, unless the rows of a sequence's neighbours would decide. */
 static void few_rows_have_a_decode_tile(void **state)
 {
     struct attn_problem p = dense;
     struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD};
     (void)state;
-    p.lengths = ATTN_CACHE;
-    p.dtype = ATTN_BF16;
-    p.head_dim = 128, p.kv_len = 5000, p.q_len = 8;
+    p.lengths = ATTN_CACHE, p.dtype = ATTN_BF16, p.head_dim = 128, p.kv_len = 5000, p.q_len = 8;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     p.cache_dtype = ATTN_E4M3, p.quant_scale = ATTN_SCALE_HEAD;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s24");
-    p.q_len = 9;
+    p.q_len = 16;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m32n64_s24");
+    p.q_len = 17;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_n64_s4");
     p.cache_dtype = ATTN_FP32;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
