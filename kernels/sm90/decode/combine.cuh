@@ -116,7 +116,7 @@ __device__ __forceinline__ void store_sum(const RowColumns<Tile> &o, const RowSu
         const int64_t target = family_decode_slot(&part, addends.first) * rows_of_slot(params) + piece.row;
         float *const to = params.part_o + target * Tile::HEAD_DIM + piece.column + 2 * lane;
         if (writes_sums)
-            __stcg(params.part_rows + target, make_float4(sums.max_log2, sums.sum, sums.rounded, 1.0f));
+            __stcg(params.part_rows + target, make_float4(sums.max_log2, sums.sum, sums.rounded, 0.0f));
 #pragma unroll
         for (int j = 0; j < PAIRS; ++j)
             __stcg(reinterpret_cast<float2 *>(to + 64 * j), o.at[j]);

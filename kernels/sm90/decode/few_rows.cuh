@@ -19,7 +19,6 @@
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/decode/combine.cuh"
 #include "kernels/sm90/decode/consumer.cuh"
-#include "kernels/sm90/decode/leaves.cuh"
 #include "kernels/sm90/decode/rows.cuh"
 #include "kernels/sm90/decode/widen.cuh"
 
@@ -68,25 +67,31 @@ template <typename T, typename Stored> __device__ __forceinline__ void widen_two
     pairs[1] = from_half_pair<T>(widen_pair<Stored>(static_cast<uint16_t>(x >> 16)));
 }
 
-/* Q in fragments: 64 columns are four steps of a product. Rows that the tile does not have are zeros. */
-template <typename Tile>
-__device__ __forceinline__ void load_query(uint32_t (&q)[4][4], uint32_t panel, int rows, int lane)
+/* 16 rows of Q in fragments: 64 columns are four steps of a product. Rows that the tile does not have are zeros. */
+template <typename Tile> __device__ __forceinline__ void load_query(uint32_t (&q)[4][4], uint32_t panel, int lane)
 {
-    const int g = lane / 4;
-    const uint32_t at = panel + g * ROW_BYTES + (lane % 4 * 2 ^ g) * 16;
+    const uint32_t at = panel + lane / 4 * ROW_BYTES + (lane % 4 * 2 ^ lane / 4) * 16;
 
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int chunk = 0; chunk < 2; ++chunk) {
-            uint4 x = load_shared_128((at ^ chunk * 16) + half * 8 * ROW_BYTES);
-            if (g + 8 * half >= rows)
-                x = {0, 0, 0, 0};
+            const uint4 x = load_shared_128((at ^ chunk * 16) + half * 8 * ROW_BYTES);
             q[2 * chunk][half] = x.x;
             q[2 * chunk][half + 2] = x.y;
             q[2 * chunk + 1][half] = x.z;
             q[2 * chunk + 1][half + 2] = x.w;
         }
+}
+
+/* The rows of Q that no copy writes. All threads of the block call it, before their first barrier. */
+template <typename Tile> __device__ __forceinline__ void clear_query(SharedStorage<Tile> &smem)
+{
+    const float zeros[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+
+    for (int i = threadIdx.x; i < int(sizeof smem.q) / 16; i += blockDim.x)
+        store_shared_float4(shared_address(smem.q) + i * 16, zeros);
+    async_proxy_fence();
 }
 
 /* A lane's numbers of K in 64 columns of a group of eight keys: pairs of four steps. Stored: what the cache has. */
@@ -136,8 +141,9 @@ template <typename Tile> struct FewOutput {
 template <typename Tile> struct FewRowsView {
     SeenKeys first, last; /* what its first and its last new token see */
     float scale_log2;
-    int halves;                                          /* of row tiles, that exist */
-    uint32_t query[Tile::ROW_TILES][Tile::PANELS][4][4]; /* Q in fragments */
+    int halves;                                                                  /* of row tiles, that exist */
+    uint32_t query_address;                                                      /* of the stage of Q */
+    uint32_t query[Tile::ROW_TILES][Tile::HOLDS_QUERY ? Tile::PANELS : 1][4][4]; /* Q in fragments, if held */
 };
 
 /* S = Q K^T of the warp's keys. Where few products do not wait for each other, there are two sums. */
@@ -159,17 +165,25 @@ __device__ __forceinline__ void few_scores(FewFragments<Tile> &x, const FewRowsV
                     sums[sum][r][i][j] = 0.0f;
 #pragma unroll
     for (int block = 0; block < Tile::PANELS; ++block) {
-        uint32_t k[Tile::EIGHTS][4][2];
+        uint32_t k[Tile::EIGHTS][4][2], q[Tile::ROW_TILES][4][4];
 #pragma unroll
         for (int i = 0; i < Tile::EIGHTS; ++i)
             load_keys<T, Stored>(k[i], slot + keys.eight[i], keys, block, lane);
+        if constexpr (!Tile::HOLDS_QUERY)
+#pragma unroll
+            for (int r = 0; r < Tile::ROW_TILES; ++r)
+                load_query<Tile>(q[r], view.query_address + block * Tile::Q_PANEL_BYTES + r * 16 * ROW_BYTES, lane);
 #pragma unroll
         for (int step = 0; step < 4; ++step)
 #pragma unroll
             for (int i = 0; i < Tile::EIGHTS; ++i)
 #pragma unroll
                 for (int r = 0; r < Tile::ROW_TILES; ++r)
-                    mma_m16n8k16<T>(sums[step % SUMS][r][i], view.query[r][block][step], k[i][step][0], k[i][step][1]);
+                    if constexpr (Tile::HOLDS_QUERY)
+                        mma_m16n8k16<T>(sums[step % SUMS][r][i], view.query[r][block][step], k[i][step][0],
+                                        k[i][step][1]);
+                    else
+                        mma_m16n8k16<T>(sums[step % SUMS][r][i], q[r][step], k[i][step][0], k[i][step][1]);
     }
 #pragma unroll
     for (int r = 0; r < Tile::ROW_TILES; ++r)
@@ -349,18 +363,18 @@ __device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Pa
     }
 }
 
-/* Rows [4 pass, 4 pass + 4) of the warp's O, to shared memory. */
+/* Some rows of the warp's O, to shared memory. */
 template <typename Tile>
 __device__ __forceinline__ void share_output(FewRowsStorage<Tile> &smem, const FewOutput<Tile> &o, int pass, int lane)
 {
     const int g = lane / 4, q = lane % 4, warp = threadIdx.x / 32;
-    float *const to = smem.o[warp % Tile::ADDENDS][g % FEW_ROWS_OF_PASS] + warp / Tile::ADDENDS * Tile::OUTPUT_COLUMNS;
+    float *const to = smem.o[warp % Tile::ADDENDS][g % Tile::PASS_ROWS] + warp / Tile::ADDENDS * Tile::OUTPUT_COLUMNS;
 
 #pragma unroll
     for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
         const auto &x = o.at[half / 2];
         const int j = half % 2 * 2;
-        if ((g + 8 * half) / FEW_ROWS_OF_PASS != pass)
+        if ((g + 8 * half) / Tile::PASS_ROWS != pass)
             continue;
 #pragma unroll
         for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; i += 2) {
@@ -400,7 +414,7 @@ __device__ __forceinline__ RowSums sum_warps(RowColumns<Tile> &o, const FewRowsS
 #pragma unroll
         for (int i = 0; i < Tile::ADDENDS; ++i) {
             const float2 x = *reinterpret_cast<const float2 *>(
-                &smem.o[i][piece.row % FEW_ROWS_OF_PASS][piece.column + 64 * j + 2 * lane]);
+                &smem.o[i][piece.row % Tile::PASS_ROWS][piece.column + 64 * j + 2 * lane]);
             o.at[j].x = fmaf(weights[i], x.x, o.at[j].x);
             o.at[j].y = fmaf(weights[i], x.y, o.at[j].y);
         }
@@ -408,14 +422,14 @@ __device__ __forceinline__ RowSums sum_warps(RowColumns<Tile> &o, const FewRowsS
     return all;
 }
 
-/* Adds up what the warps have of a part, or of a leaf: to O and LSE, or to its slot, `number`. */
+/* Adds up what the warps have of a part: to O and LSE, or to its slot. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
-                                           int number, const FewThreadRows<Tile> &rows, const FewOutput<Tile> &o)
+                                           const FewThreadRows<Tile> &rows, const FewOutput<Tile> &o)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row_count = int(rows_of_slot(params));
     const RowTile row_tile = row_tile_of(params, part);
-    const Addends target = {number, 1, 1, part.parts == 1};
+    const Addends target = {part.number, 1, 1, part.parts == 1};
 
 #pragma unroll
     for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
@@ -425,11 +439,11 @@ __device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Par
             smem.sums[warp][lane / 4 + 8 * half] = sums;
     }
 #pragma unroll 1
-    for (int pass = 0; pass * FEW_ROWS_OF_PASS < row_count; ++pass) {
+    for (int pass = 0; pass * Tile::PASS_ROWS < row_count; ++pass) {
         share_output(smem, o, pass, lane);
         bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
-        const RowPiece piece = {pass * FEW_ROWS_OF_PASS + warp % FEW_ROWS_OF_PASS,
-                                warp / FEW_ROWS_OF_PASS * Tile::COLUMNS};
+        const RowPiece piece = {pass * Tile::PASS_ROWS + warp % Tile::PASS_ROWS,
+                                warp / Tile::PASS_ROWS * Tile::COLUMNS};
         const Row where = row_at(params, row_tile, piece.row);
         if (piece.column < Tile::HEAD_DIM && where.exists) {
             RowColumns<Tile> all;
@@ -440,17 +454,9 @@ __device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Par
     }
 }
 
-/* Whether there are too few registers for a part. Then it is read where it is, and its stage of Q is free later. */
+/* Whether Q, or the part, for which there are too few registers, is read where it is. Then its stage is free later. */
 template <typename Tile>
-constexpr bool READS_PART = Tile::IS_INVARIANT || (Tile::ROW_TILES > 1 && !std::is_same_v<PartOf<Tile>, Part>);
-
-/* What is added up at a time: a part, or, in the invariant mode, a leaf of it; these all go to slots. */
-template <typename Tile> __device__ __forceinline__ int pieces_of(const PartOf<Tile> &part)
-{
-    if constexpr (Tile::IS_INVARIANT)
-        return part.own.leaves;
-    return 1;
-}
+constexpr bool READS_PART = !Tile::HOLDS_QUERY || (Tile::ROW_TILES > 1 && !std::is_same_v<PartOf<Tile>, Part>);
 
 template <typename T, typename Stored, typename Tile>
 __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Params &params)
@@ -466,46 +472,34 @@ __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Pa
         if (part.sequence < 0)
             break;
         const RowTile row_tile = row_tile_of(params, part);
-        const bool is_empty = part.keys_end <= part.keys_begin;
         FewRowsView<Tile> view = {seen_keys(params, part, 0),
                                   seen_keys(params, part, new_rows(params, part) - 1),
                                   score_scale<Tile>(params, part, row_tile.kv_head),
                                   keep_uniform((row_count + 7) / 8),
+                                  shared_address(smem.tiles.q[q.stage]),
                                   {}};
         FewThreadRows<Tile> rows;
         FewOutput<Tile> o;
-        int begin = part.first_tile;
+        const int tiles = part.keys_end > part.keys_begin ? part.tiles : 0;
 
+        if constexpr (Tile::HOLDS_QUERY)
 #pragma unroll
-        for (int r = 0; r < Tile::ROW_TILES; ++r)
+            for (int r = 0; r < Tile::ROW_TILES; ++r)
 #pragma unroll
-            for (int block = 0; block < Tile::PANELS; ++block)
-                load_query<Tile>(view.query[r][block],
-                                 shared_address(smem.tiles.q[q.stage]) + block * Tile::Q_PANEL_BYTES +
-                                     r * 16 * ROW_BYTES,
-                                 row_count - 16 * r, lane);
+                for (int block = 0; block < Tile::PANELS; ++block)
+                    load_query<Tile>(view.query[r][block],
+                                     view.query_address + block * Tile::Q_PANEL_BYTES + r * 16 * ROW_BYTES, lane);
         if (!READS_PART<Tile>)
             release(&smem.tiles.q_empty[q.stage]);
 #pragma unroll
         for (int half = 0; half < 2 * Tile::ROW_TILES; ++half)
             rows.seen[half / 2][half % 2] =
                 seen_keys(params, part, row_at(params, row_tile, lane / 4 + 8 * half).token);
-#pragma unroll 1
-        for (int piece = 0; piece < pieces_of<Tile>(part); ++piece) {
-            const int number = part.number + piece;
-            int end = part.first_tile + part.tiles;
-            if constexpr (Tile::IS_INVARIANT)
-                end = part.own.item_first_tile + sm90_decode_leaf_begin(&part.own, part.parts, number + 1);
-            const int tiles = is_empty ? 0 : end - begin;
-            compute_few<T, Stored, Tile>(smem, params, part, view, begin, tiles, rows, o, kv);
-            kv = further(kv, 2 * uint32_t(tiles));
-            begin = end;
-            finish_few<T, Tile>(smem, params, part, number, rows, o);
-            if constexpr (Tile::IS_INVARIANT)
-                finish_slot<T, Tile>(smem.tiles, params, part, piece);
-            else if (part.parts > 1)
-                combine_part<T, Tile>(smem.tiles, params, part);
-        }
+        compute_few<T, Stored, Tile>(smem, params, part, view, part.first_tile, tiles, rows, o, kv);
+        kv = further(kv, 2 * uint32_t(tiles));
+        finish_few<T, Tile>(smem, params, part, rows, o);
+        if (part.parts > 1)
+            combine_part<T, Tile>(smem.tiles, params, part);
         if (READS_PART<Tile>)
             release(&smem.tiles.q_empty[q.stage]);
     }

@@ -15,6 +15,21 @@ static const float LOG2_E = 1.4426950408889634f;
 
 static const void *const lists[] = {fused_sm90_decode_d128, fused_sm90_decode_d64, fused_sm90_decode_d256, NULL};
 
+/* The first member of a row is its tile. A tile of few rows takes the rows of a kv head together. In the invariant mode
+ * there is none: where rows are packed those of a sequence's neighbours would decide. */
+static bool takes(const struct attn_request *request, const struct attn_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_decode_tile *row = (const void *)tile;
+
+    if (tile->head_dim != p->head_dim || row->is_8_bit != (p->cache_dtype != ATTN_FP32))
+        return false;
+    return row->tile_rows == SM90_DECODE_ROWS ||
+           (p->q_heads / p->kv_heads * p->q_len <= row->tile_rows && !request->invariant);
+}
+
+const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
+
 /* Which kernels take the request: FUSED_SM90_DECODE_*. */
 static int work_of(const struct attn_request *request)
 {
@@ -22,22 +37,6 @@ static int work_of(const struct attn_request *request)
         return FUSED_SM90_DECODE_INVARIANT;
     return attn_rows_are_packed(request->problem) ? FUSED_SM90_DECODE_PACKED : FUSED_SM90_DECODE_ALIKE;
 }
-
-/* The first member of a row is its tile. A tile of few rows takes the rows of a kv head together. Those of a
- * sequence's neighbours must not decide in the invariant mode: there it is not for packed rows. */
-static bool takes(const struct attn_request *request, const struct attn_tile *tile)
-{
-    const struct attn_problem *p = request->problem;
-    const struct fused_sm90_decode_tile *row = (const void *)tile;
-
-    if (tile->head_dim != p->head_dim || row->is_8_bit != (p->cache_dtype != ATTN_FP32) ||
-        row->kernels[work_of(request)][0] == NULL)
-        return false;
-    return row->tile_rows == SM90_DECODE_ROWS ||
-           (p->q_heads / p->kv_heads * p->q_len <= row->tile_rows && !(request->invariant && attn_rows_are_packed(p)));
-}
-
-const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
 
 static struct family_decode_shape shape_of(const struct attn_request *request,
                                            const struct fused_sm90_decode_tile *tile)

@@ -47,8 +47,7 @@
             sm90_decode::fused_decode_few_rows_kernel<__nv_bfloat16, __VA_ARGS__>                                      \
     }
 #define DECODE_FEW_ROWS_TILE(...) sm90_decode::FewRowsTile<__VA_ARGS__>
-/* What follows the numbers: the kernels of the invariant mode, or NULL, NULL. */
-#define DECODE_FEW_ROWS_ROW(NAME, DIM, ROWS, KEYS, SLOTS, IS_8_BIT, ...)                                               \
+#define DECODE_FEW_ROWS_ROW(NAME, DIM, ROWS, KEYS, SLOTS, IS_8_BIT)                                                    \
     {{{NAME "_d" #DIM "_m" #ROWS "n" #KEYS "_s" #SLOTS,                                                                \
        #ROWS " rows or fewer x " #KEYS " keys, " #SLOTS " buffers of K or V, keys shared by the warps"},               \
       DIM,                                                                                                             \
@@ -57,13 +56,8 @@
              sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>>)},                  \
      ROWS,                                                                                                             \
      KEYS,                                                                                                             \
-     sm90_decode::FEW_ROWS_THREADS,                                                                                    \
+     sm90_decode::FEW_ROWS_THREADS<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>,                       \
      IS_8_BIT,                                                                                                         \
      {DECODE_FEW_ROWS_KERNELS(DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)),                            \
       DECODE_FEW_ROWS_KERNELS(sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>),   \
-      {__VA_ARGS__}}},
-#define DECODE_FEW_ROWS_INVARIANT(DIM, ROWS, KEYS, SLOTS, IS_8_BIT)                                                    \
-    sm90_decode::fused_decode_few_rows_kernel<                                                                         \
-        __half, sm90_decode::InvariantTile<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>>,              \
-        sm90_decode::fused_decode_few_rows_kernel<                                                                     \
-            __nv_bfloat16, sm90_decode::InvariantTile<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>>
+      {NULL, NULL}}},

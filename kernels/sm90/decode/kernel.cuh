@@ -7,8 +7,8 @@
  * rows of a tile are the query heads of a group, times the new tokens.
  *   32 rows or fewer   eight warps have keys of their own and are added up at the end of a part (few_rows.cuh). With a
  *                      cache of 8 bits they widen in registers.
- *   up to 64 rows      a warpgroup computes one tile after the other with wgmma. With a cache of 8 bits eight more warps
- *                      widen tiles to 16 bits, and the scores of the next tile are computed during the softmax.
+ *   up to 64 rows      a warpgroup computes one tile after the other with wgmma. With a cache of 8 bits eight more
+ *                      warps widen tiles to 16 bits, and the scores of the next tile are computed during the softmax.
  *
  *   producers                                        consumers
  *     for each part                                    for each part
@@ -80,19 +80,21 @@ __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_c
 }
 
 /* Of few query rows, and a cache of 16 or of 8 bits. */
-constexpr int FEW_ROWS_THREADS = 384, FEW_ROWS_REGISTERS = 216, FEW_ROWS_PRODUCER_REGISTERS = 72; /* 504 of three */
+template <typename Tile> constexpr int FEW_ROWS_THREADS = 32 * Tile::WARPS + 128; /* the last ones: the producers */
+template <typename Tile> constexpr int FEW_ROWS_REGISTERS = Tile::WARPS == 8 ? 224 : 152;
+constexpr int FEW_ROWS_PRODUCER_REGISTERS = 56; /* 512 or fewer in all */
 
 template <typename T, typename Tile>
-__global__ void __launch_bounds__(FEW_ROWS_THREADS, 1)
+__global__ void __launch_bounds__(FEW_ROWS_THREADS<Tile>, 1)
     fused_decode_few_rows_kernel(const __grid_constant__ Params params)
 {
     extern __shared__ char shared[];
     FewRowsStorage<Tile> &smem = *reinterpret_cast<FewRowsStorage<Tile> *>(shared);
     const int warp = keep_uniform(threadIdx.x / 32);
 
-    static_assert(Tile::WARPS == 8, "two warpgroups, and that of the producers");
     if (warp == Tile::WARPS && elect_one())
         init_barriers(smem.tiles, params, Tile::WARPS, 1, Tile::GROUP_WARPS);
+    clear_query(smem.tiles);
     __syncthreads();
     if (warp >= Tile::WARPS) {
         registers_decrease<FEW_ROWS_PRODUCER_REGISTERS>();
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS, 1)
             produce<Tile>(smem.tiles, smem.tiles, params, warp > Tile::WARPS, threadIdx.x % 32);
         return;
     }
-    registers_increase<FEW_ROWS_REGISTERS>();
+    registers_increase<FEW_ROWS_REGISTERS<Tile>>();
     if (Tile::IS_8_BIT && params.cache_is_e5m2)
         consume_few<T, __nv_fp8_e5m2>(smem, params);
     else

@@ -110,7 +110,7 @@ __device__ __forceinline__ void fold_row(const Params &params, const PartOf<Tile
 template <typename Tile>
 __device__ __forceinline__ bool arrive_with(SharedStorage<Tile> &smem, int *counter, int mine, int count)
 {
-    bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS); /* all have written, and read smem.arrived of the step before */
+    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* all have written, and read smem.arrived of the step before */
     if (threadIdx.x == 0) {
         __threadfence(); /* also for what the others have written: the barrier is in between */
         smem.arrived = atomicAdd(counter, mine) + mine;
@@ -118,7 +118,7 @@ __device__ __forceinline__ bool arrive_with(SharedStorage<Tile> &smem, int *coun
             *counter = 0;
         __threadfence();
     }
-    bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
+    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS);
     return smem.arrived == count;
 }
 
@@ -127,7 +127,7 @@ __device__ __forceinline__ void fold_up(const Params &params, const PartOf<Tile>
 {
     const RowTile tile = row_tile_of(params, part);
 
-    for (int row = threadIdx.x / 32; row < int(rows_of_slot(params)); row += Tile::WARPS)
+    for (int row = threadIdx.x / 32; row < int(rows_of_slot(params)); row += CONSUMER_WARPS)
         if (row_at(params, tile, row).exists)
             fold_row<T, Tile>(params, part, addends, tile, row, threadIdx.x % 32);
 }
@@ -150,19 +150,7 @@ __device__ __forceinline__ void combine_leaves(SharedStorage<Tile> &smem, const 
     }
     if (nodes > 1 && arrive_with(smem, counters + SM90_DECODE_NODE_COUNTERS - 1, 1, nodes))
         fold_up<T, Tile>(params, part, {0, part.own.fan, nodes, true});
-    bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS); /* the block's next item may have the same slots */
-}
-
-/* Behind the store of leaf `leaf` of the part to its slot: the last one that the block has of a node adds up. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void finish_slot(SharedStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
-                                            int leaf)
-{
-    const int number = part.number + leaf, first = number / part.own.fan * part.own.fan; /* of the node */
-    const bool is_last = number + 1 == min(first + part.own.fan, part.parts);
-
-    if (part.parts > 1 && (is_last || leaf + 1 == part.own.leaves))
-        combine_leaves<T, Tile>(smem, params, part, first, number + 1 - max(first, part.number), false);
+    bar_sync(CONSUMER_BARRIER, CONSUMER_THREADS); /* the block's next item may have the same slots */
 }
 
 /* Are there registers for the sum of a node? Otherwise every leaf goes to its slot, and the sums are the same. */
@@ -225,7 +213,8 @@ __device__ __forceinline__ void finish_leaf(SharedStorage<Tile> &smem, const Par
         return;
     }
     store_part<Tile>(o, rows.at, params, part, tile, first_row, {number, 1});
-    finish_slot<T, Tile>(smem, params, part, leaf);
+    if (is_last || leaf + 1 == part.own.leaves)
+        combine_leaves<T, Tile>(smem, params, part, first, mine, false);
 }
 
 template <typename T, typename Tile>

@@ -33,7 +33,6 @@ constexpr int WIDENING_WARPS = 4, FIRST_WIDENING_WARP = 8, THREADS_8_BIT = 512;
 constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 80, WIDENING_REGISTERS = 96; /* 512 in all */
 
 constexpr int ROWS = SM90_DECODE_ROWS;
-constexpr int FEW_ROWS_OF_PASS = 4;                /* of few_rows.cuh, that are added up together */
 constexpr int ROW_BYTES = 128, PANEL_COLUMNS = 64; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
 constexpr int Q_STAGES = 2;                        /* the part that is computed and the next one */
 constexpr uint32_t CONSUMER_BARRIER = 1;           /* bar_sync of the warpgroup */
@@ -87,15 +86,20 @@ template <int DIM, int ROW_TILES_, int KEYS, int SLOTS_, bool IS_NARROW> struct 
     static constexpr int Q_BYTES = PANELS * Q_PANEL_BYTES, SLOT_BYTES = KEYS * DIM * (IS_NARROW ? 1 : 2);
     static constexpr int COLUMNS = DIM < 128 ? DIM : 128; /* that are added up together */
     static constexpr bool IS_INVARIANT = false, IS_8_BIT = IS_NARROW;
-    static constexpr int WARPS = 8, KEY_WARPS = 4, COLUMN_PARTS = DIM * ROW_TILES <= 128 ? 1 : DIM * ROW_TILES / 128;
+    static constexpr int KEY_WARPS = 4, COLUMN_PARTS = DIM * ROW_TILES <= 128 ? 1 : DIM * ROW_TILES / 128;
+    static constexpr int WARPS = COLUMN_PARTS == 1 && ROW_TILES == 1 ? 12 : 8;
     static constexpr int OUTPUT_COLUMNS = DIM / COLUMN_PARTS; /* of a warp */
     static constexpr int GROUP_WARPS = KEY_WARPS * COLUMN_PARTS, GROUPS = WARPS / GROUP_WARPS;
-    static constexpr int ADDENDS = WARPS / COLUMN_PARTS; /* of a column of O at the end of a part */
+    static constexpr bool HOLDS_QUERY = WARPS == 8 || DIM < 128; /* in registers; otherwise Q is read for each tile */
+    static constexpr int ADDENDS = WARPS / COLUMN_PARTS;         /* of a column of O at the end of a part */
+    static constexpr int PASS_ROWS = WARPS == 12 && DIM == 128 ? 2 : 4; /* that are added up together */
     static constexpr int WARP_KEYS = KEYS / KEY_WARPS, EIGHTS = WARP_KEYS / 8;
     static constexpr int LOAD_ROW = IS_NARROW && DIM < 128 ? DIM : ROW_BYTES;
     static constexpr int LOAD_COLUMNS = IS_NARROW ? LOAD_ROW : PANEL_COLUMNS, LOAD_PANELS = DIM / LOAD_COLUMNS;
     static constexpr bool IS_ONE_COPY = true; /* all panels of a box */
     using PartType = Part;
+    /* Two groups never wait for the same slot: one could take the phase before last for the last one. */
+    static_assert(SLOTS % (2 * GROUPS) == 0 || GROUPS == 1, "within a part a slot is that of one group");
 };
 
 template <typename Tile> using PartOf = typename Tile::PartType;
@@ -128,7 +132,7 @@ template <typename Tile> struct alignas(1024) Storage8Bit {
 /* With room for what the warps have of a part: of all rows what is known of them, of some at a time O. */
 template <typename Tile> struct alignas(1024) FewRowsStorage {
     SharedStorage<Tile> tiles;
-    float o[Tile::ADDENDS][FEW_ROWS_OF_PASS][Tile::HEAD_DIM + 8]; /* 8 more, for the banks */
+    float o[Tile::ADDENDS][Tile::PASS_ROWS][Tile::HEAD_DIM + 8]; /* 8 more, for the banks */
     RowSums sums[Tile::ADDENDS][Tile::ROWS];
 };
 

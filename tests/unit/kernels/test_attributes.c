@@ -377,8 +377,6 @@ static void few_rows_have_a_decode_tile(void **state)
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     request.invariant = true;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
-    p.total_q = 0;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
 }
 
 /* What fused_sm80's backward says of a bias whose dBias is asked for; "" where it takes it. */
