@@ -5,6 +5,7 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
+#include "kernels/sm90/decode/chunk.h"
 #include "kernels/sm90/fused_sm90.h"
 
 enum { MOST_NEW_ROWS = 512, ALIGNMENT = 256 /* bytes; of the parts of the workspace */, MOST_ZERO_BLOCKS = 64 };
@@ -13,7 +14,20 @@ static const int64_t MAX_LEN = INT32_MAX - 65536; /* numbers of keys of whole ti
 static const int64_t MAX_UNITS = INT64_C(1) << 48;
 static const float LOG2_E = 1.4426950408889634f;
 
-static const void *const lists[] = {fused_sm90_decode_d128, fused_sm90_decode_d64, fused_sm90_decode_d256, NULL};
+/* By the forward's kernels (chunk.h). */
+static const struct fused_sm90_decode_tile chunks[] = {
+    {.tile = {{"decode_chunk_d128", "chunks of a prefill: the forward of packed sequences"}, 128, 1, 0},
+     .tile_rows = MOST_NEW_ROWS,
+     .tile_keys = 64},
+    {.tile = {{"decode_chunk_d64", "chunks of a prefill: the forward of packed sequences"}, 64, 1, 0},
+     .tile_rows = MOST_NEW_ROWS,
+     .tile_keys = 64},
+    {.tile_rows = 0}};
+
+static const void *const lists[] = {chunks, fused_sm90_decode_d128, fused_sm90_decode_d64, fused_sm90_decode_d256,
+                                    NULL};
+
+static bool is_chunk(const struct fused_sm90_decode_tile *tile) { return tile->tile_rows == MOST_NEW_ROWS; }
 
 /* The first member of a row is its tile. A tile of few rows takes the rows of a kv head together. In the invariant mode
  * there is none: where rows are packed those of a sequence's neighbours would decide. */
@@ -24,11 +38,24 @@ static bool takes(const struct attn_request *request, const struct attn_tile *ti
 
     if (tile->head_dim != p->head_dim || row->is_8_bit != (p->cache_dtype != ATTN_FP32))
         return false;
+    if (is_chunk(row))
+        return sm90_chunk_can(request) && (request->variant != NULL || sm90_chunk_pays(request));
     return row->tile_rows == SM90_DECODE_ROWS ||
            (p->q_heads / p->kv_heads * p->q_len <= row->tile_rows && !request->invariant);
 }
 
 const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
+
+/* For a chunk whose tensors do not lie as the forward needs them. */
+static const struct fused_sm90_decode_tile *tile_without_chunks(const struct fused_sm90_decode_tile *tile)
+{
+    const struct fused_sm90_decode_tile *row =
+        tile->tile.head_dim == 64 ? fused_sm90_decode_d64 : fused_sm90_decode_d128;
+
+    while (row->is_8_bit || row->tile_rows != SM90_DECODE_ROWS)
+        ++row;
+    return row;
+}
 
 /* Which kernels take the request: FUSED_SM90_DECODE_*. */
 static int work_of(const struct attn_request *request)
@@ -140,8 +167,10 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (!tile)
         return 0;
-    const struct family_decode_shape shape = shape_of(request, tile);
-    return (size_t)workspace_of(&shape, request->problem->head_dim).bytes;
+    const struct family_decode_shape shape = shape_of(request, is_chunk(tile) ? tile_without_chunks(tile) : tile);
+    const size_t bytes = (size_t)workspace_of(&shape, request->problem->head_dim).bytes;
+    const size_t of_chunk = is_chunk(tile) ? sm90_chunk_workspace_bytes(request) : 0;
+    return bytes > of_chunk ? bytes : of_chunk;
 }
 
 static enum attn_status encode_maps(struct fused_sm90_decode_params *params, const struct attn_problem *p,
@@ -238,6 +267,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     struct fused_sm90_decode_params params;
     enum attn_status status = ATTN_UNSUPPORTED;
 
+    if (tile && is_chunk(tile)) {
+        if (sm90_chunk_fits(request, tensors))
+            return sm90_chunk_launch(request, tensors, run, why);
+        tile = tile_without_chunks(tile);
+    }
     if (tile)
         status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status == ATTN_OK && params.shape.splits != 1)

@@ -68,13 +68,13 @@ __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_c
 {
     extern __shared__ char shared[];
     SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
-    const int warp = keep_uniform(threadIdx.x / 32);
+    const int warp = keep_uniform(threadIdx.x / 32), first_used = used_of(params, threadIdx.x % 32);
 
     if (warp == CONSUMER_WARPS && elect_one())
         init_barriers(smem, params, CONSUMER_WARPS, 1);
     __syncthreads();
     if (warp >= CONSUMER_WARPS)
-        produce<Tile>(smem, smem, params, warp > CONSUMER_WARPS, threadIdx.x % 32);
+        produce<Tile>(smem, smem, params, warp > CONSUMER_WARPS, threadIdx.x % 32, first_used);
     else
         consume_all<T>(smem, params);
 }
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS<Tile>, 1)
 {
     extern __shared__ char shared[];
     FewRowsStorage<Tile> &smem = *reinterpret_cast<FewRowsStorage<Tile> *>(shared);
-    const int warp = keep_uniform(threadIdx.x / 32);
+    const int warp = keep_uniform(threadIdx.x / 32), first_used = used_of(params, threadIdx.x % 32);
 
     if (warp == Tile::WARPS && elect_one())
         init_barriers(smem.tiles, params, Tile::WARPS, 1, Tile::GROUP_WARPS);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS<Tile>, 1)
     if (warp >= Tile::WARPS) {
         registers_decrease<FEW_ROWS_PRODUCER_REGISTERS>();
         if (warp < Tile::WARPS + PRODUCER_WARPS)
-            produce<Tile>(smem.tiles, smem.tiles, params, warp > Tile::WARPS, threadIdx.x % 32);
+            produce<Tile>(smem.tiles, smem.tiles, params, warp > Tile::WARPS, threadIdx.x % 32, first_used);
         return;
     }
     registers_increase<FEW_ROWS_REGISTERS<Tile>>();
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(THREADS_8_BIT, 1) fused_decode_8_bit_kernel(co
 {
     extern __shared__ char shared[];
     SharedStorage8Bit<Tile> &smem = *reinterpret_cast<SharedStorage8Bit<Tile> *>(shared);
-    const int warp = keep_uniform(threadIdx.x / 32);
+    const int warp = keep_uniform(threadIdx.x / 32), first_used = used_of(params, threadIdx.x % 32);
 
     if (warp == CONSUMER_WARPS && elect_one()) {
         for (int i = 0; i < Tile::LOAD_SLOTS; ++i) {
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(THREADS_8_BIT, 1) fused_decode_8_bit_kernel(co
     } else if (warp < FIRST_WIDENING_WARP) {
         registers_decrease<PRODUCER_REGISTERS>();
         if (warp < CONSUMER_WARPS + PRODUCER_WARPS)
-            produce<Tile>(smem.wide, smem.loaded, params, warp > CONSUMER_WARPS, threadIdx.x % 32);
+            produce<Tile>(smem.wide, smem.loaded, params, warp > CONSUMER_WARPS, threadIdx.x % 32, first_used);
     } else {
         const int widening = warp - FIRST_WIDENING_WARP;
         registers_decrease<WIDENING_REGISTERS>();

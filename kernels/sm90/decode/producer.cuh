@@ -110,19 +110,19 @@ __device__ __forceinline__ void produce_part(Buffer &buffer, const Params &param
 }
 
 /* All of the block's parts, and behind them the end. Two warps: with is_v one brings V, the other Q and K. One alone
- * does not issue the copies of small pages as fast as the memory brings them. */
+ * does not issue the copies of small pages as fast as the memory brings them. first_used: used_of the lane. */
 template <typename Tile, typename Buffer>
 __device__ __forceinline__ void produce(SharedStorage<Tile> &smem, Buffer &buffer, const Params &params, bool is_v,
-                                        int lane)
+                                        int lane, int first_used)
 {
-    family_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane);
+    family_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane, first_used);
     PipelineState<Q_STAGES> q;
     PipelineState<Buffer::LOAD_SLOTS> kv;
     PartOf<Tile> part;
 
     if (is_v)
         kv.advance();
-    while (next_part(params, walk, part)) {
+    while (next_part<Tile>(params, walk, part)) {
         if (!is_v)
             produce_q<Tile>(smem, params, part, q);
         if (part.keys_end > part.keys_begin)

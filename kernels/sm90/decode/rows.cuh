@@ -16,11 +16,15 @@ struct RowTile {
     int heads, tokens; /* that exist */
 };
 
+/* a / b of numbers from 0 on, where b is mostly 1: a division takes as long as a hundred other instructions. */
+__device__ __forceinline__ int quotient_by_few(int a, int b) { return b == 1 ? a : a / b; }
+
 __device__ __forceinline__ RowTile row_tile_of(const Params &params, const Part &part)
 {
     const family_decode_shape &shape = params.shape;
-    const int token_tile = part.item % shape.token_tiles, others = part.item / shape.token_tiles;
-    const int head_tile = others % shape.head_tiles, kv_head = others / shape.head_tiles;
+    const int others = quotient_by_few(part.item, shape.token_tiles);
+    const int token_tile = part.item - others * shape.token_tiles;
+    const int kv_head = quotient_by_few(others, shape.head_tiles), head_tile = others - kv_head * shape.head_tiles;
     const int head = head_tile * shape.heads, token = token_tile * shape.tokens;
 
     return {kv_head, kv_head * params.group + head, token, min(params.group - head, shape.heads),
@@ -31,8 +35,8 @@ __device__ __forceinline__ RowTile row_tile_of(const Params &params, const Ragge
 {
     const family_decode_shape &shape = params.shape;
     const int token_tiles = sm90_decode_token_tiles(&shape, part.own.q_len);
-    const int token_tile = part.item % token_tiles, others = part.item / token_tiles;
-    const int head_tile = others % shape.head_tiles, kv_head = others / shape.head_tiles;
+    const int others = quotient_by_few(part.item, token_tiles), token_tile = part.item - others * token_tiles;
+    const int kv_head = quotient_by_few(others, shape.head_tiles), head_tile = others - kv_head * shape.head_tiles;
     const int head = head_tile * shape.heads, token = token_tile * shape.tokens;
 
     return {kv_head, kv_head * params.group + head, token, min(params.group - head, shape.heads),
@@ -90,7 +94,7 @@ struct Row {
 
 __device__ __forceinline__ Row row_at(const Params &params, const RowTile &tile, int row)
 {
-    const int head = row / params.shape.tokens, token = row - head * params.shape.tokens;
+    const int head = quotient_by_few(row, params.shape.tokens), token = row - head * params.shape.tokens;
 
     return {head < tile.heads && token < tile.tokens, tile.first_head + head, tile.first_token + token};
 }
