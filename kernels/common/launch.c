@@ -75,9 +75,10 @@ static encode_function find_encode(void)
 struct dimension {
     const char *name;
     int64_t size, bytes; /* bytes: from one to the next */
+    int box;             /* of it, that a copy moves */
 };
 
-/* A map of the columns and of `count` dimensions; of the shape dtype, head_dim and the boxes count. */
+/* A map of the columns and of `count` dimensions; of the shape dtype and head_dim count. */
 static enum attn_status encode_map(CUtensorMap *map, const char *name, void *data, const struct tensor_map_shape *shape,
                                    const struct dimension *outer, int count, struct attn_message *why)
 {
@@ -85,9 +86,8 @@ static enum attn_status encode_map(CUtensorMap *map, const char *name, void *dat
     const int64_t element_bytes = (int64_t)attn_dtype_bytes(shape->dtype), all_bytes = shape->head_dim * element_bytes;
     const bool is_narrow = element_bytes == 1 && all_bytes == PANEL_BYTES / 2;
     cuuint64_t sizes[MAX_RANK] = {(cuuint64_t)shape->head_dim}, strides[MAX_RANK - 1];
-    const cuuint32_t columns = (cuuint32_t)(PANEL_BYTES / (is_narrow ? 2 : element_bytes)),
-                     box[MAX_RANK] = {columns, (cuuint32_t)shape->box_rows, (cuuint32_t)shape->box_heads, 1, 1},
-                     steps[MAX_RANK] = {1, 1, 1, 1, 1};
+    cuuint32_t box[MAX_RANK] = {(cuuint32_t)(PANEL_BYTES / (is_narrow ? 2 : element_bytes))};
+    const cuuint32_t steps[MAX_RANK] = {1, 1, 1, 1, 1};
     const CUtensorMapDataType type = element_bytes == 1          ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                      : shape->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -103,10 +103,12 @@ static enum attn_status encode_map(CUtensorMap *map, const char *name, void *dat
                              outer[i].name, (long long)bytes);
         sizes[i + 1] = (cuuint64_t)outer[i].size;
         strides[i] = (cuuint64_t)bytes;
+        box[i + 1] = (cuuint32_t)outer[i].box;
     }
     const CUresult result =
         encode(map, type, (cuuint32_t)count + 1, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               is_narrow ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               is_narrow ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+               shape->is_read_once ? CU_TENSOR_MAP_L2_PROMOTION_NONE : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         return attn_fail(
@@ -122,18 +124,17 @@ enum attn_status tensor_map_encode_shape(CUtensorMap *map, const char *name, con
                                          const struct tensor_map_shape *shape, struct attn_message *why)
 {
     const int64_t bytes = (int64_t)attn_dtype_bytes(shape->dtype);
-    const struct dimension row = {"row", shape->len, t->stride_row * bytes},
-                           head = {"head", shape->heads, t->stride_head * bytes},
-                           batch = {"batch", shape->batch, t->stride_batch * bytes};
+    const struct dimension row = {"row", shape->len, t->stride_row * bytes, shape->box_rows},
+                           head = {"head", shape->heads, t->stride_head * bytes, shape->box_heads},
+                           batch = {"batch", shape->batch, t->stride_batch * bytes, 1};
     const struct dimension outer[] = {row, head, batch};
 
     if (shape->has_all_panels) {
         const int64_t most = PANEL_BYTES / bytes, columns = shape->head_dim < most ? shape->head_dim : most;
         const int64_t panels = shape->head_dim / columns;
-        const struct dimension with_panels[] = {row, {"panel", panels, PANEL_BYTES}, head, batch};
+        const struct dimension with_panels[] = {row, {"panel", panels, PANEL_BYTES, (int)panels}, head, batch};
         struct tensor_map_shape panel = *shape;
         panel.head_dim = columns;
-        panel.box_heads = (int)panels; /* the boxes' size in that place */
         return encode_map(map, name, t->data, &panel, with_panels, 4, why);
     }
     return encode_map(map, name, t->data, shape, outer, 3, why);
@@ -143,8 +144,8 @@ enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const str
                                    const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                    struct attn_message *why)
 {
-    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads,
-                                           problem->batch, box_rows,          1,   false};
+    const struct tensor_map_shape shape = {
+        problem->dtype, problem->head_dim, len, heads, problem->batch, box_rows, 1, false, false};
 
     return tensor_map_encode_shape(map, name, t, &shape, why);
 }
@@ -155,19 +156,19 @@ enum attn_status tensor_map_encode_ranges(CUtensorMap *map, const char *name, co
 {
     const int64_t bytes = (int64_t)attn_dtype_bytes(problem->dtype), row_bytes = t->stride_row * bytes,
                   head_bytes = t->stride_head * bytes;
-    const struct dimension fixed[] = {{"row", len, row_bytes},
-                                      {"head", heads, head_bytes},
-                                      {"batch", problem->batch, t->stride_batch * bytes},
-                                      {"wrap", 1, 0}};
-    const struct dimension packed[] = {{"row", TENSOR_MAP_WRAP, row_bytes},
-                                       {"head", heads, head_bytes},
-                                       {"end", TENSOR_MAP_MOST_ROWS, row_bytes},
-                                       {"wrap", TENSOR_MAP_MOST_ROWS, (INT64_C(1) << 34) - row_bytes}};
+    const struct dimension fixed[] = {{"row", len, row_bytes, box_rows},
+                                      {"head", heads, head_bytes, 1},
+                                      {"batch", problem->batch, t->stride_batch * bytes, 1},
+                                      {"wrap", 1, 0, 1}};
+    const struct dimension packed[] = {{"row", TENSOR_MAP_WRAP, row_bytes, box_rows},
+                                       {"head", heads, head_bytes, 1},
+                                       {"end", TENSOR_MAP_MOST_ROWS, row_bytes, 1},
+                                       {"wrap", TENSOR_MAP_MOST_ROWS, (INT64_C(1) << 34) - row_bytes, 1}};
 
     if (problem->lengths == ATTN_PACKED && (row_bytes <= 0 || row_bytes >= INT64_C(1) << 34))
         return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its row stride of %lld bytes must be below 2^34", name,
                          (long long)row_bytes);
-    const struct tensor_map_shape shape = {problem->dtype, problem->head_dim, len, heads,
-                                           problem->batch, box_rows,          1,   false};
+    const struct tensor_map_shape shape = {
+        problem->dtype, problem->head_dim, len, heads, problem->batch, box_rows, 1, false, false};
     return encode_map(map, name, t->data, &shape, problem->lengths == ATTN_PACKED ? packed : fixed, 4, why);
 }

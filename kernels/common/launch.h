@@ -45,6 +45,9 @@ struct tensor_map_shape {
     /* One copy moves all panels of its rows, one behind the other, of one head. The map has rank 5, with coordinates
      * (0, row, 0, head, batch). */
     bool has_all_panels;
+    /* What is copied is read once and comes from device memory: the second-level cache fetches what a copy asks for,
+     * and not as well what lies beside it in the same 256 bytes, which would come twice. */
+    bool is_read_once;
 };
 
 /* Refuses, with the reason, a tensor that a map cannot describe; `name` is the tensor's. */

@@ -131,6 +131,10 @@ __device__ __forceinline__ void cluster_sync()
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+/* The same in two steps: comes here; waits for all others. */
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
 /* Of clusters of two blocks, pairs: this block's rank in its pair; both, as the blocks of a multicast. */
 __device__ __forceinline__ int pair_rank() { return blockIdx.x % 2; }
 constexpr uint16_t BOTH_BLOCKS = 3;
@@ -162,6 +166,21 @@ __device__ __forceinline__ void send_in_cluster(uint32_t to, int value, uint32_t
 {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(value),
                  "r"(barrier)
+                 : "memory");
+}
+
+/* The same of 8 and of 16 bytes. */
+__device__ __forceinline__ void send_in_cluster(uint32_t to, float2 x, uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+                 "f"(x.x), "f"(x.y), "r"(barrier)
+                 : "memory");
+}
+
+__device__ __forceinline__ void send_in_cluster(uint32_t to, float4 x, uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
                  : "memory");
 }
 

@@ -23,6 +23,19 @@ __device__ __forceinline__ void grid_let_next_start()
 /* Waits until the kernel before has ended and its writes are visible. */
 __device__ __forceinline__ void grid_wait_for_last() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+/* ---- counters ---- */
+
+/* Adds 1 to a counter in device memory; returns what it was. Whoever finds a number sees what those wrote who found the
+ * ones before it, before they called this; also what other threads of their blocks wrote before a barrier. PTX ISA,
+ * "Memory Consistency Model"; "atom.acq_rel". */
+__device__ __forceinline__ int counter_add(int *counter)
+{
+    int before;
+
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+}
+
 /* ---- semaphores ---- */
 
 /* Semaphores in device memory that fix the order in which thread blocks add to the same sums, sm_90 and newer. A

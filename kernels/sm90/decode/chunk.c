@@ -8,10 +8,11 @@
 
 enum { ALIGNMENT = 256 /* bytes; of the parts of the workspace */ };
 
-/* What 64 keys of a tile take, in cycles of an H200, and how many rows the tile has: of the forward of packed sequences
- * and of the decode kernel, whose blocks have neighbouring tiles of rows and find their keys in the second-level cache.
- * The other kernels around the forward take START_CYCLES. */
-enum { DECODE_CYCLES_D128 = 1050, DECODE_CYCLES_D64 = 550, FWD_CYCLES_D128 = 1500, FWD_CYCLES_D64 = 2050 };
+/* What 64 keys of a tile take, in cycles of an H200: of the decode kernel, and of the forward of packed sequences. Its
+ * tiles have FWD_ROWS rows, and are faster where half of them are not there. The other kernels around it take
+ * START_CYCLES. Measured at head dim 128. */
+enum { DECODE_CYCLES_D128 = 1800, DECODE_CYCLES_D64 = 950 };
+enum { FWD_CYCLES_D128 = 1400, HALF_FWD_CYCLES_D128 = 1100, FWD_CYCLES_D64 = 1900, HALF_FWD_CYCLES_D64 = 1400 };
 enum { FWD_ROWS_D128 = 128, FWD_ROWS_D64 = 256, START_CYCLES = 15000 };
 
 static const int64_t MAX_KEYS = TENSOR_MAP_MOST_ROWS; /* of all sequences, and between them */
@@ -73,11 +74,13 @@ bool sm90_chunk_pays(const struct attn_request *request)
     const struct attn_problem *p = request->problem;
     const int64_t places = request->device->multiprocessors, group = p->q_heads / p->kv_heads;
     const bool is_d64 = p->head_dim == 64;
-    const int64_t row_tiles = attn_tiles(p->q_len, is_d64 ? FWD_ROWS_D64 : FWD_ROWS_D128) * p->batch * p->q_heads;
+    const int64_t rows = is_d64 ? FWD_ROWS_D64 : FWD_ROWS_D128;
+    const int64_t row_tiles = attn_tiles(p->q_len, rows) * p->batch * p->q_heads;
     const int64_t items = attn_tiles(group * p->q_len, SM90_DECODE_ROWS) * p->batch * p->kv_heads;
     const double steps = (double)attn_tiles(p->kv_len, 64);
-    const double forward =
-        START_CYCLES + (double)attn_tiles(row_tiles, places) * steps * (is_d64 ? FWD_CYCLES_D64 : FWD_CYCLES_D128);
+    const int fwd_cycles = p->q_len <= rows / 2 ? (is_d64 ? HALF_FWD_CYCLES_D64 : HALF_FWD_CYCLES_D128)
+                                                : (is_d64 ? FWD_CYCLES_D64 : FWD_CYCLES_D128);
+    const double forward = START_CYCLES + (double)attn_tiles(row_tiles, places) * steps * fwd_cycles;
 
     return p->q_len > 16 &&
            forward < (double)items / (double)places * steps * (is_d64 ? DECODE_CYCLES_D64 : DECODE_CYCLES_D128);

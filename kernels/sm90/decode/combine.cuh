@@ -163,9 +163,7 @@ template <typename Tile> __device__ __forceinline__ bool arrive_last(SharedStora
 {
     bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS); /* all have written, and read smem.arrived of the step before */
     if (threadIdx.x == 0) {
-        __threadfence(); /* also for what the others have written: the barrier is in between */
-        smem.arrived = atomicAdd(counter, 1);
-        __threadfence();
+        smem.arrived = counter_add(counter); /* behind what the others have written, too: the barrier is in between */
     }
     bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
     return smem.arrived == count - 1;

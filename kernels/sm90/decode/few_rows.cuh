@@ -1,4 +1,4 @@
-/* Consumers of the sm_90 decode where a tile has few query rows, 16 or 32, as most caches ask for. The 64 rows of a
+/* Consumers of the sm_90 decode where a tile has few query rows, 16 at most, as most caches ask for. The 64 rows of a
  * wgmma would be mostly empty, its products wait for each other, and a cache of 8 bits would have to be widened into
  * shared memory. Here each warp multiplies with mma.m16n8k16 a share of the tile's keys of its own, which it widens in
  * registers. Groups of four warps take tiles in turn, and what the warps have of a part is added up at its end.
@@ -68,7 +68,7 @@ template <typename T, typename Stored> __device__ __forceinline__ void widen_two
 }
 
 /* 16 rows of Q in fragments: 64 columns are four steps of a product. Rows that the tile does not have are zeros. */
-template <typename Tile> __device__ __forceinline__ void load_query(uint32_t (&q)[4][4], uint32_t panel, int lane)
+__device__ __forceinline__ void load_query(uint32_t (&q)[4][4], uint32_t panel, int lane)
 {
     const uint32_t at = panel + lane / 4 * ROW_BYTES + (lane % 4 * 2 ^ lane / 4) * 16;
 
@@ -121,29 +121,28 @@ __device__ __forceinline__ void load_keys(uint32_t (&k)[4][2], uint32_t eight, c
     }
 }
 
-/* What a thread knows of its rows: 16 i + g and 16 i + 8 + g of row tile i. */
-template <typename Tile> struct FewThreadRows {
-    RowSums at[Tile::ROW_TILES][2];
-    SeenKeys seen[Tile::ROW_TILES][2];
+/* What a thread knows of its rows, g and g + 8. */
+struct FewThreadRows {
+    RowSums at[2];
+    SeenKeys seen[2];
 };
 
 /* The fragments of S, P and O of a warp: those of S and O are four numbers, two of row g and two of row g + 8. */
 template <typename Tile> struct FewFragments {
-    float s[Tile::ROW_TILES][Tile::EIGHTS][4];
-    uint32_t p[Tile::ROW_TILES][Tile::EIGHTS / 2][4];
+    float s[Tile::EIGHTS][4];
+    uint32_t p[Tile::EIGHTS / 2][4];
 };
 
 template <typename Tile> struct FewOutput {
-    float at[Tile::ROW_TILES][Tile::OUTPUT_COLUMNS / 8][4];
+    float at[Tile::OUTPUT_COLUMNS / 8][4];
 };
 
 /* What a part is computed with. */
 template <typename Tile> struct FewRowsView {
     SeenKeys first, last; /* what its first and its last new token see */
     float scale_log2;
-    int halves;                                                                  /* of row tiles, that exist */
-    uint32_t query_address;                                                      /* of the stage of Q */
-    uint32_t query[Tile::ROW_TILES][Tile::HOLDS_QUERY ? Tile::PANELS : 1][4][4]; /* Q in fragments, if held */
+    int halves;                         /* of the 16 rows, that exist */
+    uint32_t query[Tile::PANELS][4][4]; /* Q in fragments */
 };
 
 /* S = Q K^T of the warp's keys. Where few products do not wait for each other, there are two sums. */
@@ -151,47 +150,33 @@ template <typename T, typename Stored, typename Tile>
 __device__ __forceinline__ void few_scores(FewFragments<Tile> &x, const FewRowsView<Tile> &view, uint32_t slot,
                                            const WarpKeys<Tile> &keys, int lane)
 {
-    constexpr int SUMS = Tile::ROW_TILES * Tile::EIGHTS < 4 ? 2 : 1;
-    float sums[SUMS][Tile::ROW_TILES][Tile::EIGHTS][4];
+    constexpr int SUMS = Tile::EIGHTS < 4 ? 2 : 1;
+    float sums[SUMS][Tile::EIGHTS][4];
 
 #pragma unroll
     for (int sum = 0; sum < SUMS; ++sum)
 #pragma unroll
-        for (int r = 0; r < Tile::ROW_TILES; ++r)
+        for (int i = 0; i < Tile::EIGHTS; ++i)
 #pragma unroll
-            for (int i = 0; i < Tile::EIGHTS; ++i)
-#pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    sums[sum][r][i][j] = 0.0f;
+            for (int j = 0; j < 4; ++j)
+                sums[sum][i][j] = 0.0f;
 #pragma unroll
     for (int block = 0; block < Tile::PANELS; ++block) {
-        uint32_t k[Tile::EIGHTS][4][2], q[Tile::ROW_TILES][4][4];
+        uint32_t k[Tile::EIGHTS][4][2];
 #pragma unroll
         for (int i = 0; i < Tile::EIGHTS; ++i)
             load_keys<T, Stored>(k[i], slot + keys.eight[i], keys, block, lane);
-        if constexpr (!Tile::HOLDS_QUERY)
-#pragma unroll
-            for (int r = 0; r < Tile::ROW_TILES; ++r)
-                load_query<Tile>(q[r], view.query_address + block * Tile::Q_PANEL_BYTES + r * 16 * ROW_BYTES, lane);
 #pragma unroll
         for (int step = 0; step < 4; ++step)
 #pragma unroll
             for (int i = 0; i < Tile::EIGHTS; ++i)
-#pragma unroll
-                for (int r = 0; r < Tile::ROW_TILES; ++r)
-                    if constexpr (Tile::HOLDS_QUERY)
-                        mma_m16n8k16<T>(sums[step % SUMS][r][i], view.query[r][block][step], k[i][step][0],
-                                        k[i][step][1]);
-                    else
-                        mma_m16n8k16<T>(sums[step % SUMS][r][i], q[r][step], k[i][step][0], k[i][step][1]);
+                mma_m16n8k16<T>(sums[step % SUMS][i], view.query[block][step], k[i][step][0], k[i][step][1]);
     }
 #pragma unroll
-    for (int r = 0; r < Tile::ROW_TILES; ++r)
+    for (int i = 0; i < Tile::EIGHTS; ++i)
 #pragma unroll
-        for (int i = 0; i < Tile::EIGHTS; ++i)
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-                x.s[r][i][j] = SUMS == 2 ? __fadd_rn(sums[0][r][i][j], sums[SUMS - 1][r][i][j]) : sums[0][r][i][j];
+        for (int j = 0; j < 4; ++j)
+            x.s[i][j] = SUMS == 2 ? __fadd_rn(sums[0][i][j], sums[SUMS - 1][i][j]) : sums[0][i][j];
 }
 
 /* O += P V of the warp's keys, from the 16 bytes `first_chunk` of a row on. */
@@ -216,15 +201,10 @@ __device__ __forceinline__ void few_output(FewOutput<Tile> &o, const FewFragment
                     uint32_t first[2], second[2]; /* of the even and of the odd columns */
                     widen_two_pairs<T, Stored>(first, __byte_perm(v[2 * j], 0, 0x3120));
                     widen_two_pairs<T, Stored>(second, __byte_perm(v[2 * j + 1], 0, 0x3120));
-#pragma unroll
-                    for (int r = 0; r < Tile::ROW_TILES; ++r) {
-                        mma_m16n8k16<T>(o.at[r][2 * (chunk + j)], x.p[r][i], first[0], second[0]);
-                        mma_m16n8k16<T>(o.at[r][2 * (chunk + j) + 1], x.p[r][i], first[1], second[1]);
-                    }
+                    mma_m16n8k16<T>(o.at[2 * (chunk + j)], x.p[i], first[0], second[0]);
+                    mma_m16n8k16<T>(o.at[2 * (chunk + j) + 1], x.p[i], first[1], second[1]);
                 } else {
-#pragma unroll
-                    for (int r = 0; r < Tile::ROW_TILES; ++r)
-                        mma_m16n8k16<T>(o.at[r][chunk + j], x.p[r][i], v[2 * j], v[2 * j + 1]);
+                    mma_m16n8k16<T>(o.at[chunk + j], x.p[i], v[2 * j], v[2 * j + 1]);
                 }
             }
         }
@@ -233,27 +213,25 @@ __device__ __forceinline__ void few_output(FewOutput<Tile> &o, const FewFragment
 
 /* Scores of keys that the rows do not see become -inf. */
 template <typename Tile>
-__device__ __forceinline__ void mask_few(FewFragments<Tile> &x, const FewThreadRows<Tile> &rows, int first_key, int q)
+__device__ __forceinline__ void mask_few(FewFragments<Tile> &x, const FewThreadRows &rows, int first_key, int q)
 {
 #pragma unroll
-    for (int r = 0; r < Tile::ROW_TILES; ++r)
+    for (int i = 0; i < Tile::EIGHTS; ++i)
 #pragma unroll
-        for (int i = 0; i < Tile::EIGHTS; ++i)
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const int key = first_key + 8 * i + key_of_column(2 * q + j % 2);
-                const SeenKeys &seen = rows.seen[r][j / 2];
-                if (key < seen.first || key >= seen.last)
-                    x.s[r][i][j] = -INFINITY;
-            }
+        for (int j = 0; j < 4; ++j) {
+            const int key = first_key + 8 * i + key_of_column(2 * q + j % 2);
+            const SeenKeys &seen = rows.seen[j / 2];
+            if (key < seen.first || key >= seen.last)
+                x.s[i][j] = -INFINITY;
+        }
 }
 
 /* Of half a row tile S becomes P in fragments; O is rescaled where a row max of the warp has moved. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void few_softmax(FewFragments<Tile> &x, FewOutput<Tile> &o, RowSums &row, float scale, int r,
+__device__ __forceinline__ void few_softmax(FewFragments<Tile> &x, FewOutput<Tile> &o, RowSums &row, float scale,
                                             int half)
 {
-    const auto &s = x.s[r];
+    const auto &s = x.s;
     float top = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
 
 #pragma unroll
@@ -265,8 +243,8 @@ __device__ __forceinline__ void few_softmax(FewFragments<Tile> &x, FewOutput<Til
     if (__any_sync(WHOLE_WARP, alpha != 1.0f)) {
 #pragma unroll
         for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i) {
-            o.at[r][i][2 * half] *= alpha;
-            o.at[r][i][2 * half + 1] *= alpha;
+            o.at[i][2 * half] *= alpha;
+            o.at[i][2 * half + 1] *= alpha;
         }
     }
 #pragma unroll
@@ -276,7 +254,7 @@ __device__ __forceinline__ void few_softmax(FewFragments<Tile> &x, FewOutput<Til
         const uint32_t pair = pack2<T>(low, high);
         const float2 rounded = unpack2<T>(pair);
         const float both_rounded = __fadd_rn(rounded.x, rounded.y);
-        x.p[r][i / 2][i % 2 * 2 + half] = pair;
+        x.p[i / 2][i % 2 * 2 + half] = pair;
         row.sum = i == 0 ? fmaf(row.sum, alpha, both) : __fadd_rn(row.sum, both);
         row.rounded = i == 0 ? fmaf(row.rounded, alpha, both_rounded) : __fadd_rn(row.rounded, both_rounded);
     }
@@ -305,34 +283,45 @@ __device__ __forceinline__ void clear_few(uint32_t slot, int first_row, int firs
     __syncwarp();
 }
 
+/* The warp among those that compute: its group, which columns of O it has, of COLUMN_PARTS, and its place among the
+ * warps that have these. */
+template <typename Tile> struct FewWarp {
+    int number, group, column_part, addend;
+
+    __device__ __forceinline__ FewWarp()
+    {
+        number = threadIdx.x / 32;
+        group = number / Tile::GROUP_WARPS;
+        column_part = number % Tile::GROUP_WARPS / Tile::KEY_WARPS;
+        addend = group * Tile::KEY_WARPS + number % Tile::KEY_WARPS;
+    }
+};
+
 /* O and the rows' sums of the warp's share of neighbouring tiles of a part: every GROUPS-th one, from that of its group
  * on. kv: the slot of the first of them. */
 template <typename T, typename Stored, typename Tile>
-__device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
-                                            const FewRowsView<Tile> &view, int first_tile, int tiles,
-                                            FewThreadRows<Tile> &rows, FewOutput<Tile> &o,
-                                            const PipelineState<Tile::SLOTS> &kv)
+__device__ __forceinline__ void
+compute_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part, const FewRowsView<Tile> &view,
+            int first_tile, int tiles, FewThreadRows &rows, FewOutput<Tile> &o, const PipelineState<Tile::SLOTS> &kv)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / Tile::GROUP_WARPS;
-    const int first_row = warp % Tile::KEY_WARPS * Tile::WARP_KEYS;
-    const int first_chunk = warp / Tile::ADDENDS *
-                            (Tile::LOAD_ROW / 16 * Tile::LOAD_PANELS / Tile::COLUMN_PARTS); /* of the warp's columns */
+    const FewWarp<Tile> warp;
+    const int lane = threadIdx.x % 32;
+    const int first_row = warp.number % Tile::KEY_WARPS * Tile::WARP_KEYS;
+    const int first_chunk =
+        warp.column_part * (Tile::LOAD_ROW / 16 * Tile::LOAD_PANELS / Tile::COLUMN_PARTS); /* of the warp's columns */
     const WarpKeys<Tile> keys(first_row, params.box_rows);
-    PipelineState<Tile::SLOTS> k = further(kv, 2 * group);
+    PipelineState<Tile::SLOTS> k = further(kv, 2 * warp.group);
 
 #pragma unroll
-    for (int r = 0; r < Tile::ROW_TILES; ++r) {
+    for (int half = 0; half < 2; ++half)
+        rows.at[half] = {-INFINITY, 0.0f, 0.0f};
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            rows.at[r][half] = {-INFINITY, 0.0f, 0.0f};
+    for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i)
 #pragma unroll
-        for (int i = 0; i < Tile::OUTPUT_COLUMNS / 8; ++i)
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-                o.at[r][i][j] = 0.0f;
-    }
+        for (int j = 0; j < 4; ++j)
+            o.at[i][j] = 0.0f;
 #pragma unroll 1
-    for (int tile = group; tile < tiles; tile += Tile::GROUPS) {
+    for (int tile = warp.group; tile < tiles; tile += Tile::GROUPS) {
         const int tile_key = (first_tile + tile) * Tile::TILE_KEYS, key = tile_key + first_row;
         const PipelineState<Tile::SLOTS> v = further(k, 1);
         FewFragments<Tile> x;
@@ -343,13 +332,13 @@ __device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Pa
         if (key < view.last.first || key + Tile::WARP_KEYS > view.first.last)
             mask_few(x, rows, key, lane % 4);
 #pragma unroll
-        for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
+        for (int half = 0; half < 2; ++half) {
             if (half == 0 || half < view.halves) {
-                few_softmax<T, Tile>(x, o, rows.at[half / 2][half % 2], view.scale_log2, half / 2, half % 2);
+                few_softmax<T, Tile>(x, o, rows.at[half], view.scale_log2, half);
             } else {
 #pragma unroll
                 for (int i = 0; i < Tile::EIGHTS; ++i)
-                    x.p[half / 2][i / 2][i % 2 * 2 + half % 2] = 0;
+                    x.p[i / 2][i % 2 * 2 + half] = 0;
             }
         }
         mbarrier_wait(shared_address(&smem.tiles.kv_full[v.stage]), v.phase);
@@ -367,13 +356,14 @@ __device__ __forceinline__ void compute_few(FewRowsStorage<Tile> &smem, const Pa
 template <typename Tile>
 __device__ __forceinline__ void share_output(FewRowsStorage<Tile> &smem, const FewOutput<Tile> &o, int pass, int lane)
 {
-    const int g = lane / 4, q = lane % 4, warp = threadIdx.x / 32;
-    float *const to = smem.o[warp % Tile::ADDENDS][g % Tile::PASS_ROWS] + warp / Tile::ADDENDS * Tile::OUTPUT_COLUMNS;
+    const FewWarp<Tile> warp;
+    const int g = lane / 4, q = lane % 4;
+    float *const to = smem.o[warp.addend][g % Tile::PASS_ROWS] + warp.column_part * Tile::OUTPUT_COLUMNS;
 
 #pragma unroll
-    for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
-        const auto &x = o.at[half / 2];
-        const int j = half % 2 * 2;
+    for (int half = 0; half < 2; ++half) {
+        const auto &x = o.at;
+        const int j = half * 2;
         if ((g + 8 * half) / Tile::PASS_ROWS != pass)
             continue;
 #pragma unroll
@@ -422,42 +412,127 @@ __device__ __forceinline__ RowSums sum_warps(RowColumns<Tile> &o, const FewRowsS
     return all;
 }
 
+/* In a cluster of n blocks block r adds up the rows r, r + n, ... What block i has of its k-th row comes to place
+ * i * most + k, most: of a block. All bytes arrive at one barrier: no block waits for the others to be ready, and none
+ * has to stay until it is read. */
+struct ClusterRows {
+    int own, most, log2_blocks;
+
+    __device__ __forceinline__ ClusterRows(const Params &params, int rank)
+    {
+        const int rows = int(rows_of_slot(params));
+        log2_blocks = __ffs(params.cluster) - 1; /* their number is a power of two */
+        own = (rows - rank + params.cluster - 1) >> log2_blocks;
+        most = (rows + params.cluster - 1) >> log2_blocks;
+    }
+};
+
+/* Before the blocks of the cluster know of each other (cluster_arrive). One thread. */
+template <typename Tile> __device__ __forceinline__ void expect_parts(FewRowsStorage<Tile> &smem, const Params &params)
+{
+    const ClusterRows rows(params, blockIdx.x % params.cluster);
+
+    mbarrier_init(shared_address(&smem.parts_full), 1);
+    mbarrier_init_fence();
+    mbarrier_arrive_expect(shared_address(&smem.parts_full),
+                           rows.own * params.cluster * (Tile::HEAD_DIM * sizeof(float) + sizeof(float4)));
+}
+
+/* What the block has of a row, or of columns of it, to the block that adds it up. */
+template <typename Tile>
+__device__ __forceinline__ void send_sum(const RowColumns<Tile> &o, const RowSums &sums, FewRowsStorage<Tile> &smem,
+                                         const Params &params, const Part &part, const RowPiece &piece, int lane)
+{
+    const ClusterRows rows(params, 0);
+    const int block = piece.row & (params.cluster - 1);
+    const int place = part.number * rows.most + (piece.row >> rows.log2_blocks);
+    const uint32_t full = address_in_block(shared_address(&smem.parts_full), block);
+    const uint32_t to = address_in_block(shared_address(&smem.part_o[place][piece.column + 2 * lane]), block);
+
+#pragma unroll
+    for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j)
+        send_in_cluster(to + j * 64 * sizeof(float), o.at[j], full);
+    if (lane == 0 && piece.column == 0)
+        send_in_cluster(address_in_block(shared_address(&smem.part_sums[place]), block),
+                        make_float4(sums.max_log2, sums.sum, sums.rounded, 0.0f), full);
+}
+
+/* Adds up what the blocks of the cluster have of this one's rows, in the order of the keys: to O and LSE. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void combine_cluster(FewRowsStorage<Tile> &smem, const Params &params, const Part &part)
+{
+    const RowTile tile = row_tile_of(params, part);
+    const Addends all = {0, 1, part.parts, true};
+    const ClusterRows rows(params, part.number);
+    const int lane = threadIdx.x % 32;
+
+#pragma unroll 1
+    for (int i = threadIdx.x / 32; i < rows.own; i += Tile::WARPS) {
+        const int row = part.number + i * part.parts;
+        const Row where = row_at(params, tile, row);
+        /* Also where the row does not exist: the block has to stay until all that is sent to it is there. */
+        mbarrier_wait(shared_address(&smem.parts_full), 0);
+        if (!where.exists)
+            continue;
+#pragma unroll 1
+        for (int column = 0; column < Tile::HEAD_DIM; column += Tile::COLUMNS) {
+            AddendRows<Tile> read;
+            RowColumns<Tile> sum;
+            read.sums =
+                lane < part.parts ? smem.part_sums[lane * rows.most + i] : make_float4(-INFINITY, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+            for (int block = 0; block < FAMILY_DECODE_FEW_PARTS; ++block)
+#pragma unroll
+                for (int j = 0; j < RowColumns<Tile>::PAIRS; ++j)
+                    read.o[block].at[j] = block < MOST_CLUSTER && block < part.parts
+                                              ? *reinterpret_cast<const float2 *>(
+                                                    &smem.part_o[block * rows.most + i][column + 64 * j + 2 * lane])
+                                              : make_float2(0.0f, 0.0f);
+            const RowSums sums = sum_addends<Tile>(sum, read);
+            store_sum<T, Tile>(sum, sums, params, part, all, where, {row, column}, lane);
+        }
+    }
+}
+
 /* Adds up what the warps have of a part: to O and LSE, or to its slot. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void finish_few(FewRowsStorage<Tile> &smem, const Params &params, const PartOf<Tile> &part,
-                                           const FewThreadRows<Tile> &rows, const FewOutput<Tile> &o)
+                                           const FewThreadRows &rows, const FewOutput<Tile> &o)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row_count = int(rows_of_slot(params));
+    const FewWarp<Tile> warp;
+    const int lane = threadIdx.x % 32, row_count = int(rows_of_slot(params));
     const RowTile row_tile = row_tile_of(params, part);
     const Addends target = {part.number, 1, 1, part.parts == 1};
 
 #pragma unroll
-    for (int half = 0; half < 2 * Tile::ROW_TILES; ++half) {
-        const RowSums &own = rows.at[half / 2][half % 2];
+    for (int half = 0; half < 2; ++half) {
+        const RowSums &own = rows.at[half];
         const RowSums sums = {own.max_log2, quad_sum(own.sum), quad_sum(own.rounded)};
-        if (lane % 4 == 0 && warp < Tile::ADDENDS)
-            smem.sums[warp][lane / 4 + 8 * half] = sums;
+        if (lane % 4 == 0 && warp.column_part == 0)
+            smem.sums[warp.addend][lane / 4 + 8 * half] = sums;
     }
+    if (Tile::IS_CLUSTER)
+        cluster_wait(); /* the others' barriers are there */
 #pragma unroll 1
     for (int pass = 0; pass * Tile::PASS_ROWS < row_count; ++pass) {
         share_output(smem, o, pass, lane);
         bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
-        const RowPiece piece = {pass * Tile::PASS_ROWS + warp % Tile::PASS_ROWS,
-                                warp / Tile::PASS_ROWS * Tile::COLUMNS};
+        const RowPiece piece = {pass * Tile::PASS_ROWS + warp.number % Tile::PASS_ROWS,
+                                warp.number / Tile::PASS_ROWS * Tile::COLUMNS};
         const Row where = row_at(params, row_tile, piece.row);
-        if (piece.column < Tile::HEAD_DIM && where.exists) {
+        if (piece.column < Tile::HEAD_DIM && piece.row < row_count && (Tile::IS_CLUSTER || where.exists)) {
             RowColumns<Tile> all;
             const RowSums sums = sum_warps(all, smem, piece, lane);
-            store_sum<T, Tile>(all, sums, params, part, target, where, piece, lane);
+            if constexpr (Tile::IS_CLUSTER)
+                send_sum(all, sums, smem, params, part, piece, lane);
+            else
+                store_sum<T, Tile>(all, sums, params, part, target, where, piece, lane);
         }
         bar_sync(CONSUMER_BARRIER, 32 * Tile::WARPS);
     }
 }
 
-/* Whether Q, or the part, for which there are too few registers, is read where it is. Then its stage is free later. */
-template <typename Tile>
-constexpr bool READS_PART = !Tile::HOLDS_QUERY || (Tile::ROW_TILES > 1 && !std::is_same_v<PartOf<Tile>, Part>);
-
+/* All parts of the block. */
 template <typename T, typename Stored, typename Tile>
 __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Params &params)
 {
@@ -467,8 +542,7 @@ __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Pa
 
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.tiles.q_full[q.stage]), q.phase);
-        const PartOf<Tile> copy = smem.tiles.part[q.stage];
-        const PartOf<Tile> &part = READS_PART<Tile> ? smem.tiles.part[q.stage] : copy;
+        const PartOf<Tile> part = smem.tiles.part[q.stage];
         if (part.sequence < 0)
             break;
         const RowTile row_tile = row_tile_of(params, part);
@@ -476,32 +550,26 @@ __device__ __forceinline__ void consume_few(FewRowsStorage<Tile> &smem, const Pa
                                   seen_keys(params, part, new_rows(params, part) - 1),
                                   score_scale<Tile>(params, part, row_tile.kv_head),
                                   keep_uniform((row_count + 7) / 8),
-                                  shared_address(smem.tiles.q[q.stage]),
                                   {}};
-        FewThreadRows<Tile> rows;
+        const uint32_t query = shared_address(smem.tiles.q[q.stage]);
+        FewThreadRows rows;
         FewOutput<Tile> o;
         const int tiles = part.keys_end > part.keys_begin ? part.tiles : 0;
 
-        if constexpr (Tile::HOLDS_QUERY)
 #pragma unroll
-            for (int r = 0; r < Tile::ROW_TILES; ++r)
+        for (int block = 0; block < Tile::PANELS; ++block)
+            load_query(view.query[block], query + block * Tile::Q_PANEL_BYTES, lane);
+        release(&smem.tiles.q_empty[q.stage]);
 #pragma unroll
-                for (int block = 0; block < Tile::PANELS; ++block)
-                    load_query<Tile>(view.query[r][block],
-                                     view.query_address + block * Tile::Q_PANEL_BYTES + r * 16 * ROW_BYTES, lane);
-        if (!READS_PART<Tile>)
-            release(&smem.tiles.q_empty[q.stage]);
-#pragma unroll
-        for (int half = 0; half < 2 * Tile::ROW_TILES; ++half)
-            rows.seen[half / 2][half % 2] =
-                seen_keys(params, part, row_at(params, row_tile, lane / 4 + 8 * half).token);
+        for (int half = 0; half < 2; ++half)
+            rows.seen[half] = seen_keys(params, part, row_at(params, row_tile, lane / 4 + 8 * half).token);
         compute_few<T, Stored, Tile>(smem, params, part, view, part.first_tile, tiles, rows, o, kv);
         kv = further(kv, 2 * uint32_t(tiles));
         finish_few<T, Tile>(smem, params, part, rows, o);
-        if (part.parts > 1)
+        if constexpr (Tile::IS_CLUSTER)
+            combine_cluster<T, Tile>(smem, params, part);
+        else if (part.parts > 1)
             combine_part<T, Tile>(smem.tiles, params, part);
-        if (READS_PART<Tile>)
-            release(&smem.tiles.q_empty[q.stage]);
     }
 }
 

@@ -8,7 +8,12 @@
 #include "kernels/sm90/decode/chunk.h"
 #include "kernels/sm90/fused_sm90.h"
 
-enum { MOST_NEW_ROWS = 512, ALIGNMENT = 256 /* bytes; of the parts of the workspace */, MOST_ZERO_BLOCKS = 64 };
+enum {
+    FEW_ROWS = 16,
+    MOST_NEW_ROWS = 512,
+    ALIGNMENT = 256 /* bytes; of the parts of the workspace */,
+    MOST_ZERO_BLOCKS = 64
+};
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* numbers of keys of whole tiles stay within an int */
 static const int64_t MAX_UNITS = INT64_C(1) << 48;
@@ -29,6 +34,55 @@ static const void *const lists[] = {chunks, fused_sm90_decode_d128, fused_sm90_d
 
 static bool is_chunk(const struct fused_sm90_decode_tile *tile) { return tile->tile_rows == MOST_NEW_ROWS; }
 
+/* Tiles of few rows for each kv head. */
+static int64_t row_tiles_of(const struct attn_problem *p)
+{
+    const struct family_decode_shape shape = family_decode_shape_of(p, 1, FEW_ROWS, 1, 0);
+
+    return (int64_t)shape.head_tiles * shape.token_tiles;
+}
+
+/* Thread blocks of a cluster where each item has one: some 64 blocks in all, so that all clusters run at the same time
+ * on every device with eight times eight multiprocessors. 0: there are too many for it. */
+static int cluster_of(const struct attn_problem *p)
+{
+    const int64_t items = p->batch * p->kv_heads * row_tiles_of(p);
+
+    return items <= 8 ? 8 : items <= 16 ? 4 : items <= 32 ? 2 : 0;
+}
+
+/* Of tiles of rows that are all there. */
+static bool clusters_can(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    const struct family_decode_shape shape = family_decode_shape_of(p, 1, FEW_ROWS, 1, 0);
+
+    return !attn_rows_are_packed(p) && request->splits == 0 && cluster_of(p) != 0 &&
+           shape.heads * shape.head_tiles == p->q_heads / p->kv_heads && shape.tokens * shape.token_tiles == p->q_len;
+}
+
+/* What clusters save, counters and a trip to the second-level cache, counts where a block has little to read; more so
+ * where there are fewer than 64. Sequences of other lengths leave blocks idle, so that they must be short. */
+static bool clusters_pay(const struct attn_problem *p)
+{
+    enum { MOST_BLOCK_KEYS = 4096, MOST_KEYS_OF_FEW_BLOCKS = 1280, MOST_UNEVEN_KEYS = 2048 };
+    const int cluster = cluster_of(p);
+    const int64_t blocks = p->batch * p->kv_heads * row_tiles_of(p) * cluster;
+
+    return p->kv_len <= cluster * (blocks >= 64 ? MOST_BLOCK_KEYS : MOST_KEYS_OF_FEW_BLOCKS) &&
+           (p->batch == 1 || p->kv_len <= MOST_UNEVEN_KEYS);
+}
+
+/* Whether more rows than a tile of few rows has are several such tiles, which read the same keys: where there is little
+ * to read, adding up parts takes longer than that, and it is faster in narrow tiles. */
+static bool rows_have_tiles(const struct attn_problem *p)
+{
+    enum { MOST_ROW_TILES = 2, MOST_KEYS = 1 << 18 };
+
+    return !attn_rows_are_packed(p) && row_tiles_of(p) <= MOST_ROW_TILES &&
+           p->batch * p->kv_heads * p->kv_len <= MOST_KEYS;
+}
+
 /* The first member of a row is its tile. A tile of few rows takes the rows of a kv head together. In the invariant mode
  * there is none: where rows are packed those of a sequence's neighbours would decide. */
 static bool takes(const struct attn_request *request, const struct attn_tile *tile)
@@ -40,8 +94,9 @@ static bool takes(const struct attn_request *request, const struct attn_tile *ti
         return false;
     if (is_chunk(row))
         return sm90_chunk_can(request) && (request->variant != NULL || sm90_chunk_pays(request));
-    return row->tile_rows == SM90_DECODE_ROWS ||
-           (p->q_heads / p->kv_heads * p->q_len <= row->tile_rows && !request->invariant);
+    if (row->has_clusters && (!clusters_can(request) || (request->variant == NULL && !clusters_pay(p))))
+        return false;
+    return row->tile_rows == SM90_DECODE_ROWS || (!request->invariant && (row_tiles_of(p) == 1 || rows_have_tiles(p)));
 }
 
 const struct attn_tile_table fused_sm90_decode_tiles = {"decode", lists, sizeof *fused_sm90_decode_d128, NULL, takes};
@@ -71,7 +126,7 @@ static struct family_decode_shape shape_of(const struct attn_request *request,
     const int multiprocessors = request->device->multiprocessors;
 
     if (work_of(request) == FUSED_SM90_DECODE_ALIKE)
-        return family_decode_shape_of(request->problem, tile->tile_keys, SM90_DECODE_ROWS, multiprocessors,
+        return family_decode_shape_of(request->problem, tile->tile_keys, tile->tile_rows, multiprocessors,
                                       request->splits);
     return sm90_decode_ragged_shape_of(request->problem, tile->tile_keys, multiprocessors, request->splits,
                                        request->invariant);
@@ -192,7 +247,8 @@ static enum attn_status encode_maps(struct fused_sm90_decode_params *params, con
                                           .batch = paged ? p->pages : p->batch,
                                           .box_rows = params->box_rows,
                                           .box_heads = 1,
-                                          .has_all_panels = tile->tile_rows < SM90_DECODE_ROWS};
+                                          .has_all_panels = tile->tile_rows < SM90_DECODE_ROWS,
+                                          .is_read_once = true};
     enum attn_status status = tensor_map_encode_shape(&params->q, "q", &t->q, &rows, why);
 
     if (status == ATTN_OK)
@@ -233,6 +289,7 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
     }
     params->q_heads = (int)p->q_heads;
     params->kv_heads = (int)p->kv_heads;
+    params->cluster = tile->has_clusters ? cluster_of(p) : 0;
     params->group = (int)(p->q_heads / p->kv_heads);
     params->window_right =
         p->causal ? 0 : (int)(p->window_right < 0 || p->window_right > p->kv_len ? p->kv_len : p->window_right);
@@ -265,26 +322,30 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const struct attn_problem *p = request->problem;
     const struct fused_sm90_decode_tile *tile = attn_choose_tile(&fused_sm90_decode_tiles, request, why);
     struct fused_sm90_decode_params params;
-    enum attn_status status = ATTN_UNSUPPORTED;
 
-    if (tile && is_chunk(tile)) {
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    if (is_chunk(tile)) {
         if (sm90_chunk_fits(request, tensors))
             return sm90_chunk_launch(request, tensors, run, why);
         tile = tile_without_chunks(tile);
     }
-    if (tile)
-        status = set_params(&params, request, tensors, tile, run->workspace, why);
-    if (status == ATTN_OK && params.shape.splits != 1)
+    enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
+    const bool has_counters = request->splits != 1 && !tile->has_clusters;
+    if (status == ATTN_OK && has_counters)
         status = zero_counters(&params, run, why);
     if (status != ATTN_OK)
         return status;
     const fused_sm90_decode_kernel kernel = tile->kernels[work_of(request)][p->dtype == ATTN_BF16];
     return attn_launch_kernel(&(struct attn_launch){.name = "decode",
                                                     .kernel = (const void *)kernel,
-                                                    .blocks = params.shape.blocks,
+                                                    .blocks = tile->has_clusters
+                                                                  ? p->batch * params.shape.items * params.cluster
+                                                                  : params.shape.blocks,
                                                     .threads = tile->threads,
+                                                    .cluster = params.cluster,
                                                     .smem_bytes = tile->tile.smem_bytes,
-                                                    .overlaps_previous = params.shape.splits != 1},
+                                                    .overlaps_previous = has_counters},
                               &params, run, why);
 }
 

@@ -20,6 +20,7 @@
      KEYS,                                                                                                             \
      sm90_decode::THREADS,                                                                                             \
      false,                                                                                                            \
+     false,                                                                                                            \
      {DECODE_KERNELS(DECODE_TILE(DIM, KEYS, SLOTS)), DECODE_KERNELS(DECODE_PACKED_TILE(DIM, KEYS, SLOTS)),             \
       DECODE_KERNELS(DECODE_INVARIANT_TILE(DIM, KEYS, SLOTS))}},
 
@@ -37,6 +38,7 @@
      sm90_decode::ROWS,                                                                                                \
      KEYS,                                                                                                             \
      sm90_decode::THREADS_8_BIT,                                                                                       \
+     false,                                                                                                            \
      true,                                                                                                             \
      {DECODE_8_BIT_KERNELS(DECODE_TILE(DIM, KEYS, SLOTS)), DECODE_8_BIT_KERNELS(DECODE_PACKED_TILE(DIM, KEYS, SLOTS)), \
       DECODE_8_BIT_KERNELS(DECODE_INVARIANT_TILE(DIM, KEYS, SLOTS))}},
@@ -46,18 +48,33 @@
         sm90_decode::fused_decode_few_rows_kernel<__half, __VA_ARGS__>,                                                \
             sm90_decode::fused_decode_few_rows_kernel<__nv_bfloat16, __VA_ARGS__>                                      \
     }
-#define DECODE_FEW_ROWS_TILE(...) sm90_decode::FewRowsTile<__VA_ARGS__>
-#define DECODE_FEW_ROWS_ROW(NAME, DIM, ROWS, KEYS, SLOTS, IS_8_BIT)                                                    \
-    {{{NAME "_d" #DIM "_m" #ROWS "n" #KEYS "_s" #SLOTS,                                                                \
-       #ROWS " rows or fewer x " #KEYS " keys, " #SLOTS " buffers of K or V, keys shared by the warps"},               \
+#define DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT) sm90_decode::FewRowsTile<DIM, KEYS, SLOTS, IS_8_BIT>
+#define DECODE_FEW_ROWS_ROW(NAME, DIM, KEYS, SLOTS, IS_8_BIT)                                                          \
+    {{{NAME "_d" #DIM "_m16n" #KEYS "_s" #SLOTS,                                                                       \
+       "16 rows or fewer x " #KEYS " keys, " #SLOTS " buffers of K or V, keys shared by the warps"},                   \
       DIM,                                                                                                             \
       1,                                                                                                               \
-      sizeof(sm90_decode::FewRowsStorage<                                                                              \
-             sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>>)},                  \
-     ROWS,                                                                                                             \
+      sizeof(sm90_decode::FewRowsStorage<sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>>)}, \
+     DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)::ROWS,                                                           \
      KEYS,                                                                                                             \
-     sm90_decode::FEW_ROWS_THREADS<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>,                       \
+     sm90_decode::FEW_ROWS_THREADS<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>,                                  \
+     false,                                                                                                            \
      IS_8_BIT,                                                                                                         \
-     {DECODE_FEW_ROWS_KERNELS(DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)),                            \
-      DECODE_FEW_ROWS_KERNELS(sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, ROWS / 16, KEYS, SLOTS, IS_8_BIT)>),   \
+     {DECODE_FEW_ROWS_KERNELS(DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)),                                       \
+      DECODE_FEW_ROWS_KERNELS(sm90_decode::PackedTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>),              \
       {NULL, NULL}}},
+
+#define DECODE_CLUSTER_TILE(DIM, KEYS, SLOTS, IS_8_BIT)                                                                \
+    sm90_decode::ClusterTile<DECODE_FEW_ROWS_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>
+#define DECODE_CLUSTER_ROW(NAME, DIM, KEYS, SLOTS, IS_8_BIT)                                                           \
+    {{{NAME "_d" #DIM "_m16n" #KEYS "_s" #SLOTS "_cluster",                                                            \
+       "16 rows or fewer x " #KEYS " keys, " #SLOTS " buffers of K or V, a cluster of blocks for each kv head"},       \
+      DIM,                                                                                                             \
+      1,                                                                                                               \
+      sizeof(sm90_decode::FewRowsStorage<DECODE_CLUSTER_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>)},                           \
+     DECODE_CLUSTER_TILE(DIM, KEYS, SLOTS, IS_8_BIT)::ROWS,                                                            \
+     KEYS,                                                                                                             \
+     sm90_decode::FEW_ROWS_THREADS<DECODE_CLUSTER_TILE(DIM, KEYS, SLOTS, IS_8_BIT)>,                                   \
+     true,                                                                                                             \
+     IS_8_BIT,                                                                                                         \
+     {DECODE_FEW_ROWS_KERNELS(DECODE_CLUSTER_TILE(DIM, KEYS, SLOTS, IS_8_BIT)), {NULL, NULL}, {NULL, NULL}}},

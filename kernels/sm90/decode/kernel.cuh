@@ -5,8 +5,9 @@
  * (kernels/family/decode_work.h). Its producer warps, one for Q and K and one for V, find the share from the lengths of
  * the caches and have tiles brought to a circular buffer of some 200 KB, which they keep full across parts. The query
  * rows of a tile are the query heads of a group, times the new tokens.
- *   32 rows or fewer   eight warps have keys of their own and are added up at the end of a part (few_rows.cuh). With a
- *                      cache of 8 bits they widen in registers.
+ *   16 rows or fewer   eight warps have keys of their own and are added up at the end of a part (few_rows.cuh). With a
+ *                      cache of 8 bits they widen in registers. Where there is little to read a cluster of blocks
+ *                      has each item, and nothing goes through the workspace.
  *   up to 64 rows      a warpgroup computes one tile after the other with wgmma. With a cache of 8 bits eight more
  *                      warps widen tiles to 16 bits, and the scores of the next tile are computed during the softmax.
  *
@@ -22,7 +23,7 @@
  * Files: kernels/family/decode_work.h (shares of blocks), ragged.h (the same of packed rows and in the invariant mode),
  * walk.cuh (finding them), rows.cuh (rows of a tile), producer.cuh, few_rows.cuh, consumer.cuh (64 rows), widen.cuh (8
  * bits), combine.cuh, leaves.cuh (the invariant mode), tiles.cuh (sizes, shared memory), instances/ (what is compiled),
- * host.c. Measurements: docs/kernels/sm90_decode.md. */
+ * host.c, chunk.h (chunks of a prefill, by the forward). Measurements: docs/kernels/sm90_decode.md. */
 #pragma once
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(THREADS, 1) fused_decode_kernel(const __grid_c
 
 /* Of few query rows, and a cache of 16 or of 8 bits. */
 template <typename Tile> constexpr int FEW_ROWS_THREADS = 32 * Tile::WARPS + 128; /* the last ones: the producers */
-template <typename Tile> constexpr int FEW_ROWS_REGISTERS = Tile::WARPS == 8 ? 224 : 152;
+constexpr int FEW_ROWS_REGISTERS = 224;
 constexpr int FEW_ROWS_PRODUCER_REGISTERS = 56; /* 512 or fewer in all */
 
 template <typename T, typename Tile>
@@ -90,19 +91,29 @@ __global__ void __launch_bounds__(FEW_ROWS_THREADS<Tile>, 1)
 {
     extern __shared__ char shared[];
     FewRowsStorage<Tile> &smem = *reinterpret_cast<FewRowsStorage<Tile> *>(shared);
-    const int warp = keep_uniform(threadIdx.x / 32), first_used = used_of(params, threadIdx.x % 32);
+    const int warp = keep_uniform(threadIdx.x / 32),
+              first_used = used_of(params, Tile::IS_CLUSTER ? cluster_item(params).sequence : int(threadIdx.x % 32));
 
     if (warp == Tile::WARPS && elect_one())
         init_barriers(smem.tiles, params, Tile::WARPS, 1, Tile::GROUP_WARPS);
+    if constexpr (Tile::IS_CLUSTER)
+        if (warp == Tile::WARPS + PRODUCER_WARPS && elect_one()) {
+            expect_parts(smem, params);
+            prefetch_keys<Tile>(params);
+        }
     clear_query(smem.tiles);
     __syncthreads();
+    if (Tile::IS_CLUSTER)
+        cluster_arrive();
     if (warp >= Tile::WARPS) {
         registers_decrease<FEW_ROWS_PRODUCER_REGISTERS>();
         if (warp < Tile::WARPS + PRODUCER_WARPS)
             produce<Tile>(smem.tiles, smem.tiles, params, warp > Tile::WARPS, threadIdx.x % 32, first_used);
+        if (Tile::IS_CLUSTER)
+            cluster_wait();
         return;
     }
-    registers_increase<FEW_ROWS_REGISTERS<Tile>>();
+    registers_increase<FEW_ROWS_REGISTERS>();
     if (Tile::IS_8_BIT && params.cache_is_e5m2)
         consume_few<T, __nv_fp8_e5m2>(smem, params);
     else

@@ -31,6 +31,7 @@ struct fused_sm90_decode_params {
     struct divisor page_size; /* 1 where the cache is contiguous */
     int box_rows;             /* keys of a copy: a divisor of page_size and of a tile */
     int q_heads, group;       /* group: query heads for each kv head */
+    int cluster;              /* thread blocks of an item, where a cluster has it; else 0 */
     int window_right;         /* keys right of the diagonal that a row sees; kv_len = all */
     float scale_log2;         /* scale * log2(e) */
     /* Of packed rows: where they begin, and their number; NULL, 0 = they are not packed. */
@@ -63,6 +64,7 @@ extern const void *const fused_sm90_decode_zero_counters;
 struct fused_sm90_decode_tile {
     struct attn_tile tile;
     int tile_rows, tile_keys, threads;      /* tile_rows: query rows that it takes at most */
+    bool has_clusters;                      /* a cluster of thread blocks for each item */
     bool is_8_bit;                          /* of a cache with 8 bits */
     fused_sm90_decode_kernel kernels[3][2]; /* rows alike, packed rows, invariant mode; fp16, bf16. NULL: none */
 };

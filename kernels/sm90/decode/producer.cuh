@@ -59,19 +59,19 @@ __device__ __forceinline__ void produce_tile(Buffer &smem, const Params &params,
                                              const Boxes &boxes, int lane_of_tile, int first, int last, int kv_head,
                                              uint64_t policy, PipelineState<Buffer::LOAD_SLOTS> &kv)
 {
+    constexpr int KEY_BYTES = Buffer::LOAD_PANELS * Buffer::LOAD_ROW;
     const uint32_t full = shared_address(&smem.kv_full[kv.stage]), slot = shared_address(smem.kv[kv.stage]);
 
     mbarrier_wait_together(shared_address(&smem.kv_empty[kv.stage]), kv.phase ^ 1);
     if (elect_one())
-        mbarrier_arrive_expect(full, (last - first) * params.box_rows * Buffer::LOAD_PANELS * Buffer::LOAD_ROW);
+        mbarrier_arrive_expect(full, (last - first) * params.box_rows * KEY_BYTES);
     __syncwarp();
     for (int box = first; box < last; ++box) {
         const int batch = __shfl_sync(WHOLE_WARP, boxes.batch, lane_of_tile + box);
         const int row = __shfl_sync(WHOLE_WARP, boxes.row, lane_of_tile + box);
         if (elect_one()) {
             if constexpr (Buffer::IS_ONE_COPY) {
-                tma_load(slot + box * params.box_rows * Buffer::LOAD_ROW * Buffer::LOAD_PANELS, map, full, policy, 0,
-                         row, 0, kv_head, batch);
+                tma_load(slot + box * params.box_rows * KEY_BYTES, map, full, policy, 0, row, 0, kv_head, batch);
             } else {
 #pragma unroll
                 for (int panel = 0; panel < Buffer::LOAD_PANELS; ++panel)
@@ -109,24 +109,49 @@ __device__ __forceinline__ void produce_part(Buffer &buffer, const Params &param
     }
 }
 
+/* The first keys of a block of a cluster start on their way to the second-level cache before the lengths are known:
+ * those of the longest length, which mostly are the right ones. One thread. */
+template <typename Tile> __device__ __forceinline__ void prefetch_keys(const Params &params)
+{
+    enum { TILES = 2 };
+    const ClusterItem own = cluster_item(params);
+    const Part part = cluster_part<Tile>(params, own, params.shape.kv_len);
+    const int kv_head = row_tile_of(params, part).kv_head;
+
+    if (params.page_table != NULL)
+        return;
+    for (int tile = 0; tile < min(part.tiles, int(TILES)); ++tile) {
+        const int row = (part.first_tile + tile) * Tile::TILE_KEYS;
+        tma_prefetch(&params.k, 0, row, 0, kv_head, own.sequence);
+        tma_prefetch(&params.v, 0, row, 0, kv_head, own.sequence);
+    }
+}
+
 /* All of the block's parts, and behind them the end. Two warps: with is_v one brings V, the other Q and K. One alone
- * does not issue the copies of small pages as fast as the memory brings them. first_used: used_of the lane. */
+ * does not issue the copies of small pages as fast as the memory brings them. first_used: used_of the lane, or of the
+ * cluster's sequence. */
 template <typename Tile, typename Buffer>
 __device__ __forceinline__ void produce(SharedStorage<Tile> &smem, Buffer &buffer, const Params &params, bool is_v,
                                         int lane, int first_used)
 {
-    family_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane, first_used);
     PipelineState<Q_STAGES> q;
     PipelineState<Buffer::LOAD_SLOTS> kv;
-    PartOf<Tile> part;
 
     if (is_v)
         kv.advance();
-    while (next_part<Tile>(params, walk, part)) {
+    const auto produce_one = [&](const PartOf<Tile> &part) {
         if (!is_v)
             produce_q<Tile>(smem, params, part, q);
         if (part.keys_end > part.keys_begin)
             produce_part<Tile>(buffer, params, is_v ? &params.v : &params.k, part, lane, kv);
+    };
+    if constexpr (Tile::IS_CLUSTER) {
+        produce_one(cluster_part<Tile>(params, cluster_item(params), first_used));
+    } else {
+        family_decode_walk walk = start_walk<Tile>(params, blockIdx.x, lane, first_used);
+        PartOf<Tile> part;
+        while (next_part<Tile>(params, walk, part))
+            produce_one(part);
     }
     if (is_v)
         return;

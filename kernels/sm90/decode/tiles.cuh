@@ -35,6 +35,7 @@ constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 80, WIDENING_REGIST
 constexpr int ROWS = SM90_DECODE_ROWS;
 constexpr int ROW_BYTES = 128, PANEL_COLUMNS = 64; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
 constexpr int Q_STAGES = 2;                        /* the part that is computed and the next one */
+constexpr int MOST_CLUSTER = 8;                    /* thread blocks of a cluster */
 constexpr uint32_t CONSUMER_BARRIER = 1;           /* bar_sync of the warpgroup */
 
 /* DIM: head_dim; KEYS: of a tile; SLOTS: of the circular buffer in which tiles of K and of V alternate, as many as
@@ -48,7 +49,7 @@ template <int DIM, int KEYS, int SLOTS_> struct Tile {
     /* O is computed by products of at most 128 columns. */
     static constexpr int COLUMNS = DIM < 128 ? DIM : 128, OUTPUTS = DIM / COLUMNS, OUTPUT_PANELS = COLUMNS / 64;
     static constexpr int WARPS = CONSUMER_WARPS; /* that compute */
-    static constexpr bool IS_INVARIANT = false, IS_8_BIT = false;
+    static constexpr bool IS_INVARIANT = false, IS_8_BIT = false, IS_CLUSTER = false;
     /* The consumer's ways: scores of the next tile during the softmax; no softmax of rows that the tile does not have.
      * */
     static constexpr bool OVERLAPS = false, SKIPS_ROWS = false;
@@ -76,23 +77,20 @@ template <typename Tile> struct Tile8Bit : Tile {
     static constexpr int LOAD_SLOTS = Tile::HEAD_DIM < 256 ? 16 : 4;
 };
 
-/* Of 16 query rows or fewer, or of 32 (few_rows.cuh): ROW_TILES of 16. K and V stay in shared memory as they are in
- * the cache. Four warps share the keys of a tile, and two such groups take tiles in turn; where registers do not
- * suffice for that each has half of the columns of O instead. */
-template <int DIM, int ROW_TILES_, int KEYS, int SLOTS_, bool IS_NARROW> struct FewRowsTile {
-    static constexpr int ROW_TILES = ROW_TILES_, ROWS = 16 * ROW_TILES;
-    static constexpr int HEAD_DIM = DIM, TILE_KEYS = KEYS, SLOTS = SLOTS_;
+/* Of 16 query rows or fewer (few_rows.cuh). K and V stay in shared memory as they are in the cache. Four warps share
+ * the keys of a tile, and two such groups take tiles in turn; where registers do not suffice for that each has half of
+ * the columns of O instead. */
+template <int DIM, int KEYS, int SLOTS_, bool IS_NARROW> struct FewRowsTile {
+    static constexpr int HEAD_DIM = DIM, TILE_KEYS = KEYS, SLOTS = SLOTS_, ROWS = 16;
     static constexpr int PANELS = DIM / PANEL_COLUMNS, Q_PANEL_BYTES = ROWS * ROW_BYTES;
     static constexpr int Q_BYTES = PANELS * Q_PANEL_BYTES, SLOT_BYTES = KEYS * DIM * (IS_NARROW ? 1 : 2);
     static constexpr int COLUMNS = DIM < 128 ? DIM : 128; /* that are added up together */
-    static constexpr bool IS_INVARIANT = false, IS_8_BIT = IS_NARROW;
-    static constexpr int KEY_WARPS = 4, COLUMN_PARTS = DIM * ROW_TILES <= 128 ? 1 : DIM * ROW_TILES / 128;
-    static constexpr int WARPS = COLUMN_PARTS == 1 && ROW_TILES == 1 ? 12 : 8;
+    static constexpr bool IS_INVARIANT = false, IS_8_BIT = IS_NARROW, IS_CLUSTER = false;
+    static constexpr int WARPS = 8, KEY_WARPS = 4, COLUMN_PARTS = DIM > 128 ? 2 : 1;
     static constexpr int OUTPUT_COLUMNS = DIM / COLUMN_PARTS; /* of a warp */
     static constexpr int GROUP_WARPS = KEY_WARPS * COLUMN_PARTS, GROUPS = WARPS / GROUP_WARPS;
-    static constexpr bool HOLDS_QUERY = WARPS == 8 || DIM < 128; /* in registers; otherwise Q is read for each tile */
-    static constexpr int ADDENDS = WARPS / COLUMN_PARTS;         /* of a column of O at the end of a part */
-    static constexpr int PASS_ROWS = WARPS == 12 && DIM == 128 ? 2 : 4; /* that are added up together */
+    static constexpr int ADDENDS = WARPS / COLUMN_PARTS; /* of a column of O at the end of a part */
+    static constexpr int PASS_ROWS = 4;                  /* that are added up together */
     static constexpr int WARP_KEYS = KEYS / KEY_WARPS, EIGHTS = WARP_KEYS / 8;
     static constexpr int LOAD_ROW = IS_NARROW && DIM < 128 ? DIM : ROW_BYTES;
     static constexpr int LOAD_COLUMNS = IS_NARROW ? LOAD_ROW : PANEL_COLUMNS, LOAD_PANELS = DIM / LOAD_COLUMNS;
@@ -100,6 +98,12 @@ template <int DIM, int ROW_TILES_, int KEYS, int SLOTS_, bool IS_NARROW> struct 
     using PartType = Part;
     /* Two groups never wait for the same slot: one could take the phase before last for the last one. */
     static_assert(SLOTS % (2 * GROUPS) == 0 || GROUPS == 1, "within a part a slot is that of one group");
+};
+
+/* Of few items and short caches: a cluster of thread blocks has each item. */
+template <typename Tile> struct ClusterTile : Tile {
+    static constexpr bool IS_CLUSTER = true;
+    static constexpr int PASS_ROWS = 8;
 };
 
 template <typename Tile> using PartOf = typename Tile::PartType;
@@ -134,6 +138,10 @@ template <typename Tile> struct alignas(1024) FewRowsStorage {
     SharedStorage<Tile> tiles;
     float o[Tile::ADDENDS][Tile::PASS_ROWS][Tile::HEAD_DIM + 8]; /* 8 more, for the banks */
     RowSums sums[Tile::ADDENDS][Tile::ROWS];
+    /* IS_CLUSTER: what the blocks of the cluster have of the rows that this one adds up (combine_cluster). */
+    float4 part_sums[Tile::IS_CLUSTER ? Tile::ROWS : 1];
+    float part_o[Tile::IS_CLUSTER ? Tile::ROWS : 1][Tile::IS_CLUSTER ? Tile::HEAD_DIM : 2];
+    uint64_t parts_full; /* all of these are there */
 };
 
 template <typename Tile> struct alignas(1024) SharedStorage8Bit {

@@ -84,6 +84,32 @@ __device__ __forceinline__ family_decode_walk start_walk(const Params &params, i
     }
 }
 
+/* The item of a block's cluster. */
+struct ClusterItem {
+    int sequence, item;
+};
+
+__device__ __forceinline__ ClusterItem cluster_item(const Params &params)
+{
+    const int number = blockIdx.x / params.cluster;
+    const int sequence = params.shape.batch == 1 ? 0 : number / params.shape.items;
+
+    return {sequence, number - sequence * params.shape.items};
+}
+
+/* The block's part of it, which may have no tiles. */
+template <typename Tile>
+__device__ __forceinline__ Part cluster_part(const Params &params, const ClusterItem &own, int used)
+{
+    const family_decode_shape shape = shape_of<Tile>(params);
+    const family_decode_keys keys = family_decode_keys_of(&shape, used);
+    const int rank = blockIdx.x % params.cluster; /* 2, 4 or 8 blocks: a tile's number times 8 is an int */
+    const int begin = keys.tiles * rank / params.cluster, end = keys.tiles * (rank + 1) / params.cluster;
+
+    return {own.sequence,   own.item, keys.begin, keys.end, keys.first_tile + begin, end - begin, rank,
+            params.cluster, 0,        0,          0};
+}
+
 /* The block's next part. */
 template <typename Tile>
 __device__ __forceinline__ bool next_part(const Params &params, family_decode_walk &walk, Part &part)

@@ -357,7 +357,8 @@ static void invariant_decode_has_no_splits(void **state)
     assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
 }
 
-/* 16 and 32 query rows have tiles of their own, unless the rows of a sequence's neighbours would decide. */
+/* 16 query rows or fewer have tiles of their own, unless the rows of a sequence's neighbours would decide; of clusters
+ * where there is little to read. */
 static void few_rows_have_a_decode_tile(void **state)
 {
     struct attn_problem p = dense;
@@ -367,8 +368,8 @@ static void few_rows_have_a_decode_tile(void **state)
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     p.cache_dtype = ATTN_E4M3, p.quant_scale = ATTN_SCALE_HEAD;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s24");
-    p.q_len = 16;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m32n64_s24");
+    p.q_len = 16; /* two tiles of rows */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s24");
     p.q_len = 17;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_n64_s4");
     p.cache_dtype = ATTN_FP32;
@@ -376,6 +377,64 @@ static void few_rows_have_a_decode_tile(void **state)
     p.q_len = 8, p.total_q = 11;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     request.invariant = true;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    request.invariant = false;
+    p.total_q = 0, p.q_len = 1, p.q_heads = 32, p.kv_heads = 8, p.batch = 8;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.batch = 1;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.cache_dtype = ATTN_E5M2;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s16_cluster");
+    p.cache_dtype = ATTN_FP32, p.total_q = 1;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.total_q = 0, request.splits = 2;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    request.splits = 0, p.kv_len = 32768;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.kv_len = 40000;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.batch = 4, p.kv_len = 2000;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.kv_len = 2100; /* sequences that are shorter could leave most blocks idle */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.batch = 1, p.kv_heads = 1, p.kv_len = 8192; /* two tiles of rows, which read the same keys */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.q_heads = 24; /* of which the second tile has not all rows */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.q_heads = 32, p.kv_len = 32768; /* there are 16 blocks in clusters */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.batch = 9; /* so many keys are not read twice */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    p.batch = 1, p.q_len = 2;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+}
+
+/* Chunks of a prefill go to the forward where its tiles are full and keep the device busy. */
+static void chunks_have_the_forward(void **state)
+{
+    struct attn_problem p = dense;
+    struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD};
+    struct attn_message why;
+    (void)state;
+    p.lengths = ATTN_CACHE, p.dtype = ATTN_BF16, p.head_dim = 128, p.kv_len = 32768, p.q_len = 128;
+    p.q_heads = 32, p.kv_heads = 8, p.batch = 8;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_chunk_d128");
+    const size_t bytes = attn_fused_sm90.workspace_bytes(&request);
+    assert_true(bytes >= (size_t)(p.batch * p.q_heads * p.q_len) * sizeof(float)); /* LSE in the order of the forward */
+    p.q_len = 32;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    p.q_len = 128, p.batch = 1; /* a quarter of the multiprocessors would have a tile */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    request.variant = "decode_chunk_d128";
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    p.page_size = 16, p.pages = 2048;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    p.page_size = p.pages = 0, p.total_q = 100;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    request.variant = NULL, p.batch = 8, p.total_q = 0,
+    p.layout = ATTN_BHSD; /* its rows are not one behind the other */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
+    p.layout = ATTN_BSHD, request.invariant = true;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
 }
 
@@ -682,6 +741,7 @@ int main(void)
         cmocka_unit_test(decode_refuses_values_in_words),
         cmocka_unit_test(invariant_decode_has_no_splits),
         cmocka_unit_test(few_rows_have_a_decode_tile),
+        cmocka_unit_test(chunks_have_the_forward),
         cmocka_unit_test(sm80_decode_has_tiles),
         cmocka_unit_test(all_fits_into_99_kb),
         cmocka_unit_test(every_sparse_tile_has_windows),

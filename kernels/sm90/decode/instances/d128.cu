@@ -2,6 +2,6 @@
 #include "kernels/sm90/decode/instance.cuh"
 
 extern "C" const struct fused_sm90_decode_tile fused_sm90_decode_d128[] = {
-    DECODE_FEW_ROWS_ROW("decode", 128, 16, 64, 12, false) DECODE_FEW_ROWS_ROW("decode", 128, 32, 64, 12, false)
-        DECODE_ROW(128, 64, 12) DECODE_FEW_ROWS_ROW("decode_8bit", 128, 16, 64, 24, true)
-            DECODE_FEW_ROWS_ROW("decode_8bit", 128, 32, 64, 24, true) DECODE_8_BIT_ROW(128, 64, 4){}};
+    DECODE_CLUSTER_ROW("decode", 128, 64, 8, false) DECODE_FEW_ROWS_ROW("decode", 128, 64, 12, false)
+        DECODE_ROW(128, 64, 12) DECODE_CLUSTER_ROW("decode_8bit", 128, 64, 16, true)
+            DECODE_FEW_ROWS_ROW("decode_8bit", 128, 64, 24, true) DECODE_8_BIT_ROW(128, 64, 4){}};
