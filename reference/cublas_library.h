@@ -19,28 +19,28 @@ extern "C" {
 #endif
 
 /* Every function that is used: its name in struct cublas_functions, its name in the library. */
-#define CUBLAS_FUNCTIONS(FUNCTION)                                                                                     \
-    FUNCTION(get_property, cublasGetProperty)                                                                          \
-    FUNCTION(get_status_string, cublasGetStatusString)                                                                 \
-    FUNCTION(create, cublasCreate_v2)                                                                                  \
-    FUNCTION(destroy, cublasDestroy_v2)                                                                                \
-    FUNCTION(set_math_mode, cublasSetMathMode)                                                                         \
-    FUNCTION(set_stream, cublasSetStream_v2)                                                                           \
-    FUNCTION(get_stream, cublasGetStream_v2)                                                                           \
-    FUNCTION(set_workspace, cublasSetWorkspace_v2)                                                                     \
-    FUNCTION(gemm_strided_batched, cublasGemmStridedBatchedEx_64)                                                      \
-    FUNCTION(gemm_batched, cublasGemmBatchedEx_64)                                                                     \
-    FUNCTION(lt_create, cublasLtCreate)                                                                                \
-    FUNCTION(lt_destroy, cublasLtDestroy)                                                                              \
-    FUNCTION(lt_matmul, cublasLtMatmul)                                                                                \
-    FUNCTION(lt_heuristic, cublasLtMatmulAlgoGetHeuristic)                                                             \
-    FUNCTION(lt_product_create, cublasLtMatmulDescCreate)                                                              \
-    FUNCTION(lt_product_destroy, cublasLtMatmulDescDestroy)                                                            \
-    FUNCTION(lt_product_set, cublasLtMatmulDescSetAttribute)                                                           \
-    FUNCTION(lt_layout_create, cublasLtMatrixLayoutCreate)                                                             \
-    FUNCTION(lt_layout_destroy, cublasLtMatrixLayoutDestroy)                                                           \
-    FUNCTION(lt_preference_create, cublasLtMatmulPreferenceCreate)                                                     \
-    FUNCTION(lt_preference_destroy, cublasLtMatmulPreferenceDestroy)                                                   \
+#define CUBLAS_FUNCTIONS(FUNCTION) \
+    FUNCTION(get_property, cublasGetProperty) \
+    FUNCTION(get_status_string, cublasGetStatusString) \
+    FUNCTION(create, cublasCreate_v2) \
+    FUNCTION(destroy, cublasDestroy_v2) \
+    FUNCTION(set_math_mode, cublasSetMathMode) \
+    FUNCTION(set_stream, cublasSetStream_v2) \
+    FUNCTION(get_stream, cublasGetStream_v2) \
+    FUNCTION(set_workspace, cublasSetWorkspace_v2) \
+    FUNCTION(gemm_strided_batched, cublasGemmStridedBatchedEx_64) \
+    FUNCTION(gemm_batched, cublasGemmBatchedEx_64) \
+    FUNCTION(lt_create, cublasLtCreate) \
+    FUNCTION(lt_destroy, cublasLtDestroy) \
+    FUNCTION(lt_matmul, cublasLtMatmul) \
+    FUNCTION(lt_heuristic, cublasLtMatmulAlgoGetHeuristic) \
+    FUNCTION(lt_product_create, cublasLtMatmulDescCreate) \
+    FUNCTION(lt_product_destroy, cublasLtMatmulDescDestroy) \
+    FUNCTION(lt_product_set, cublasLtMatmulDescSetAttribute) \
+    FUNCTION(lt_layout_create, cublasLtMatrixLayoutCreate) \
+    FUNCTION(lt_layout_destroy, cublasLtMatrixLayoutDestroy) \
+    FUNCTION(lt_preference_create, cublasLtMatmulPreferenceCreate) \
+    FUNCTION(lt_preference_destroy, cublasLtMatmulPreferenceDestroy) \
     FUNCTION(lt_preference_set, cublasLtMatmulPreferenceSetAttribute)
 
 struct cublas_functions {

@@ -42,10 +42,10 @@ __attribute__((format(printf, 1, 2))) void log_progress(const char *format, ...)
 void log_progress_clear(void);
 
 /* An assertion in every build: prints file and line, and aborts. */
-#define FABENCH_ASSERT(condition, ...)                                                                                 \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            log_assert_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);                                            \
+#define FABENCH_ASSERT(condition, ...) \
+    do { \
+        if (!(condition)) \
+            log_assert_failed(__FILE__, __LINE__, #condition, __VA_ARGS__); \
     } while (0)
 __attribute__((format(printf, 4, 5), noreturn)) void log_assert_failed(const char *file, int line,
                                                                        const char *condition, const char *format, ...);

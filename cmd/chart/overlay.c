@@ -14,9 +14,9 @@
 enum { POINTS_MAX = 100000 };
 enum cell_kind { CELL_TEXT, CELL_COUNT, CELL_REAL };
 
-#define FIELD(kind, field, is_required)                                                                                \
-    {                                                                                                                  \
-#field, kind, offsetof(struct overlay_point, field), sizeof(((struct overlay_point *)0)->field), is_required   \
+#define FIELD(kind, field, is_required) \
+    { \
+#field, kind, offsetof(struct overlay_point, field), sizeof(((struct overlay_point *)0)->field), is_required \
     }
 
 static const struct field {

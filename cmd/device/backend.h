@@ -190,11 +190,11 @@ enum attn_status backend_describe_cuda(struct backend *, int ordinal, struct att
 double backend_copy_gbps_cuda(void *stream);
 
 /* Returns the status of a call that did not succeed to the caller, whose `why` the call has filled. */
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const enum attn_status try_status = (call);                                                                    \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
+#define TRY(call) \
+    do { \
+        const enum attn_status try_status = (call); \
+        if (try_status != ATTN_OK) \
+            return try_status; \
     } while (0)
 
 #endif

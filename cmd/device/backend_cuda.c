@@ -55,11 +55,11 @@ static enum attn_status failed(struct attn_message *why, const char *what, cudaE
 }
 
 /* For a function that returns attn_status: returns its failure. */
-#define TRY_CUDA(call)                                                                                                 \
-    do {                                                                                                               \
-        const enum attn_status try_status = failed(why, #call, (cudaError_t)(call));                                   \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
+#define TRY_CUDA(call) \
+    do { \
+        const enum attn_status try_status = failed(why, #call, (cudaError_t)(call)); \
+        if (try_status != ATTN_OK) \
+            return try_status; \
     } while (0)
 
 static struct cuda_state *state_of(struct backend *be) { return be->state; }

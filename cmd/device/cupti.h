@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUPTI_BEGIN                                                                                                    \
-    size_t size;                                                                                                       \
+#define CUPTI_BEGIN \
+    size_t size; \
     void *unused
 #define CUPTI_SIZE(type, last) (offsetof(struct type, last) + sizeof((struct type *)NULL)->last)
 
@@ -154,26 +154,26 @@ struct cupti_config {
 };
 
 /* The functions that are used: field, name, what it takes. */
-#define CUPTI_FUNCTIONS(ROW)                                                                                           \
-    ROW(initialize, cuptiProfilerInitialize, cupti_plain)                                                              \
-    ROW(deinitialize, cuptiProfilerDeInitialize, cupti_plain)                                                          \
-    ROW(chip_name, cuptiDeviceGetChipName, cupti_chip)                                                                 \
-    ROW(host_create, cuptiProfilerHostInitialize, cupti_host_create)                                                   \
-    ROW(host_destroy, cuptiProfilerHostDeinitialize, cupti_host)                                                       \
-    ROW(add_metrics, cuptiProfilerHostConfigAddMetrics, cupti_host_metrics)                                            \
-    ROW(image_size, cuptiProfilerHostGetConfigImageSize, cupti_image_size)                                             \
-    ROW(image, cuptiProfilerHostGetConfigImage, cupti_image)                                                           \
-    ROW(passes, cuptiProfilerHostGetNumOfPasses, cupti_passes)                                                         \
-    ROW(values, cuptiProfilerHostEvaluateToGpuValues, cupti_values)                                                    \
-    ROW(enable, cuptiRangeProfilerEnable, cupti_enable)                                                                \
-    ROW(disable, cuptiRangeProfilerDisable, cupti_profiler)                                                            \
-    ROW(data_size, cuptiRangeProfilerGetCounterDataSize, cupti_data_size)                                              \
-    ROW(data_begin, cuptiRangeProfilerCounterDataImageInitialize, cupti_data)                                          \
-    ROW(set_config, cuptiRangeProfilerSetConfig, cupti_config)                                                         \
-    ROW(start, cuptiRangeProfilerStart, cupti_profiler)                                                                \
-    ROW(stop, cuptiRangeProfilerStop, cupti_stop)                                                                      \
-    ROW(push, cuptiRangeProfilerPushRange, cupti_range)                                                                \
-    ROW(pop, cuptiRangeProfilerPopRange, cupti_profiler)                                                               \
+#define CUPTI_FUNCTIONS(ROW) \
+    ROW(initialize, cuptiProfilerInitialize, cupti_plain) \
+    ROW(deinitialize, cuptiProfilerDeInitialize, cupti_plain) \
+    ROW(chip_name, cuptiDeviceGetChipName, cupti_chip) \
+    ROW(host_create, cuptiProfilerHostInitialize, cupti_host_create) \
+    ROW(host_destroy, cuptiProfilerHostDeinitialize, cupti_host) \
+    ROW(add_metrics, cuptiProfilerHostConfigAddMetrics, cupti_host_metrics) \
+    ROW(image_size, cuptiProfilerHostGetConfigImageSize, cupti_image_size) \
+    ROW(image, cuptiProfilerHostGetConfigImage, cupti_image) \
+    ROW(passes, cuptiProfilerHostGetNumOfPasses, cupti_passes) \
+    ROW(values, cuptiProfilerHostEvaluateToGpuValues, cupti_values) \
+    ROW(enable, cuptiRangeProfilerEnable, cupti_enable) \
+    ROW(disable, cuptiRangeProfilerDisable, cupti_profiler) \
+    ROW(data_size, cuptiRangeProfilerGetCounterDataSize, cupti_data_size) \
+    ROW(data_begin, cuptiRangeProfilerCounterDataImageInitialize, cupti_data) \
+    ROW(set_config, cuptiRangeProfilerSetConfig, cupti_config) \
+    ROW(start, cuptiRangeProfilerStart, cupti_profiler) \
+    ROW(stop, cuptiRangeProfilerStop, cupti_stop) \
+    ROW(push, cuptiRangeProfilerPushRange, cupti_range) \
+    ROW(pop, cuptiRangeProfilerPopRange, cupti_profiler) \
     ROW(decode, cuptiRangeProfilerDecodeData, cupti_decode)
 
 #define CUPTI_POINTER(field, function, type) int (*field)(struct type *);

@@ -7,17 +7,17 @@
 
 /* COMMAND(ID, name as typed, arguments as --help shows them, takes positional arguments, summary), in the order of
  * --help. The first one is the default. */
-#define COMMAND_LIST(COMMAND)                                                                                          \
-    COMMAND(SWEEP, "sweep", "", false, "sweep, check, record, chart (the default command)")                            \
-    COMMAND(VERIFY, "verify", "", false, "correctness only, on the hard shapes; no timing")                            \
-    COMMAND(GATE, "gate", "--baseline A.jsonl ", false, "against a stored baseline; now, or --current B.jsonl")        \
-    COMMAND(AB, "ab", "OLD NEW ", true, "two programs or kernel libraries, in fresh processes")                        \
-    COMMAND(TUNE, "tune", "[A.jsonl ...] ", true, "which variant of a kernel is the fastest, problem by problem")      \
-    COMMAND(REPORT, "report", "[LABEL=]A.jsonl ... ", true, "devices side by side: Markdown, CSV, HTML")               \
-    COMMAND(PLOT, "plot", "A.jsonl ... ", true, "charts from records, no device needed")                               \
-    COMMAND(INFO, "info", "", false, "device, limits, clocks, power, versions, measured ceilings")                     \
-    COMMAND(LIST, "list", "", false, "implementations: what each accepts, why each refuses here")                      \
-    COMMAND(SELFTEST, "selftest", "", false, "puts faults into right results; the judge must catch each")              \
+#define COMMAND_LIST(COMMAND) \
+    COMMAND(SWEEP, "sweep", "", false, "sweep, check, record, chart (the default command)") \
+    COMMAND(VERIFY, "verify", "", false, "correctness only, on the hard shapes; no timing") \
+    COMMAND(GATE, "gate", "--baseline A.jsonl ", false, "against a stored baseline; now, or --current B.jsonl") \
+    COMMAND(AB, "ab", "OLD NEW ", true, "two programs or kernel libraries, in fresh processes") \
+    COMMAND(TUNE, "tune", "[A.jsonl ...] ", true, "which variant of a kernel is the fastest, problem by problem") \
+    COMMAND(REPORT, "report", "[LABEL=]A.jsonl ... ", true, "devices side by side: Markdown, CSV, HTML") \
+    COMMAND(PLOT, "plot", "A.jsonl ... ", true, "charts from records, no device needed") \
+    COMMAND(INFO, "info", "", false, "device, limits, clocks, power, versions, measured ceilings") \
+    COMMAND(LIST, "list", "", false, "implementations: what each accepts, why each refuses here") \
+    COMMAND(SELFTEST, "selftest", "", false, "puts faults into right results; the judge must catch each") \
     COMMAND(HELP, "help", "[COMMAND|reference] ", true, "this page, one command's options, or the reference page")
 
 #define COMMAND_ID(id, ...) COMMAND_##id,

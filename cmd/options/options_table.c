@@ -35,23 +35,23 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 #define LATE(text) .fallback = text, .is_late = true
 
 /* Texts that two rows share. */
-#define HEAD_DIMS_DETAIL                                                                                               \
-    "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says "    \
-    "why. QxV, as 192x128, is a V (and O) of another head dimension than Q and K. 576x512, in --mode decode, is a "    \
+#define HEAD_DIMS_DETAIL \
+    "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says " \
+    "why. QxV, as 192x128, is a V (and O) of another head dimension than Q and K. 576x512, in --mode decode, is a " \
     "cache in which V is the first 512 columns of K, in the same memory."
 #define DTYPE_DETAIL "Types of Q, K, V, the output and the gradients."
-#define DTYPE_8_BIT_DETAIL                                                                                             \
-    " e4m3 and e5m2 have 8 bits: the forward alone, with scales (--fp8-scale) and an output of another type "          \
+#define DTYPE_8_BIT_DETAIL \
+    " e4m3 and e5m2 have 8 bits: the forward alone, with scales (--fp8-scale) and an output of another type " \
     "(--out-dtype)."
-#define DIST_DETAIL                                                                                                    \
-    "Distribution of the inputs. normal: mean 0, variance 1; uniform: from -1 to 1; zeros; sharp: Q times 8, a few "   \
-    "keys win; huge: Q times 256, one key wins; peak: each query is 64 times one key; constant: V is 1 everywhere, "   \
+#define DIST_DETAIL \
+    "Distribution of the inputs. normal: mean 0, variance 1; uniform: from -1 to 1; zeros; sharp: Q times 8, a few " \
+    "keys win; huge: Q times 256, one key wins; peak: each query is 64 times one key; constant: V is 1 everywhere, " \
     "so that dQ and dK are 0; tiny: all times 2^-20, denormals in fp16; rising, falling: normal, but the logits grow " \
-    "or fall by 60 from the first key to the last; outliers: one value in a thousand has 101 times the variance; "     \
+    "or fall by 60 from the first key to the last; outliers: one value in a thousand has 101 times the variance; " \
     "channels: every 32nd column of Q and K is 20 times larger; drift: K and V grow 8 times over the keys."
-#define CHECK_DETAIL                                                                                                   \
-    "Compares the results with an fp32 reference before and after the timing. full: every element; sample: the "       \
-    "query heads of the first and of the last pair of sequence and key head, in a forward of more than 16k rows "      \
+#define CHECK_DETAIL \
+    "Compares the results with an fp32 reference before and after the timing. full: every element; sample: the " \
+    "query heads of the first and of the last pair of sequence and key head, in a forward of more than 16k rows " \
     "blocks of rows of them, other ones with another --seed; "
 
 const struct option_def option_table[] = {

@@ -41,13 +41,13 @@ static const struct plan_slice slices_cpu[] = {
 };
 
 /* Caches of equal lengths; batches that users publish, some of them with one long cache among short ones. */
-#define CACHES_CUDA                                                                                                    \
-    .is_cache = true, .head_dims = "128", .batches = "1,8,64,256", .kv_lens = "1k,8k,32k,128k",                        \
+#define CACHES_CUDA \
+    .is_cache = true, .head_dims = "128", .batches = "1,8,64,256", .kv_lens = "1k,8k,32k,128k", \
     .shapes = {{32, 8}, {64, 8}, {32, 32}, {32, 1}}
-#define UNEQUAL_CUDA                                                                                                   \
-    .is_cache = true, .head_dims = "128", .shapes = {{32, 8}},                                                         \
+#define UNEQUAL_CUDA \
+    .is_cache = true, .head_dims = "128", .shapes = {{32, 8}}, \
     .lengths = "list:512*64,list:128*32:4k*32,list:16k:64*15,list:128k:4k*31"
-#define CACHES_CPU                                                                                                     \
+#define CACHES_CPU \
     .is_cache = true, .head_dims = "64", .batches = "1,4", .kv_lens = "256,1k", .shapes = {{4, 2}, {4, 1}}
 #define UNEQUAL_CPU .is_cache = true, .head_dims = "64", .shapes = {{4, 2}}, .lengths = "list:1k:64*7"
 

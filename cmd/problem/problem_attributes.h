@@ -13,16 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROBLEM_ATTRIBUTES(X)                                                                                          \
-    X(COUNT, dropout_seed, dropout_seed, uint64_t, "--dropout-seed", 0, "random seed of dropout; see --dropout")       \
-    X(REAL, softcap, softcap, float, "--softcap", 0,                                                                   \
-      "S = softcap tanh(scale Q K^T / softcap) before the mask; 0 = none")                                             \
+#define PROBLEM_ATTRIBUTES(X) \
+    X(COUNT, dropout_seed, dropout_seed, uint64_t, "--dropout-seed", 0, "random seed of dropout; see --dropout") \
+    X(REAL, softcap, softcap, float, "--softcap", 0, \
+      "S = softcap tanh(scale Q K^T / softcap) before the mask; 0 = none") \
     X(COUNT, page_size, page_size, int64_t, "--page-size", 0, "rows of a page of the cache; 0 = contiguous")
 
 /* Later ones, whose columns follow all others. */
-#define PROBLEM_LATER_ATTRIBUTES(X)                                                                                    \
-    X(FLAG, has_sink, sink, bool, "--sink", 0,                                                                         \
-      "1 with a sink, a logit of each query head in the denominator alone, else 0")                                    \
+#define PROBLEM_LATER_ATTRIBUTES(X) \
+    X(FLAG, has_sink, sink, bool, "--sink", 0, \
+      "1 with a sink, a logit of each query head in the denominator alone, else 0") \
     X(FLAG, has_alibi, alibi, bool, "--alibi", 0, "1 with ALiBi, a slope of each query head times the distance, else 0")
 
 /* In struct problem_attributes; in struct problem_key. */

@@ -48,7 +48,7 @@ static bool has_no_bias(const struct problem_key *k) { return k->bias <= BIAS_NO
 static bool has_equal_dims(const struct problem_key *k) { return k->v_head_dim == INT64_MIN; }
 static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
 
-#define HAS_NO(kind, field, name, c_type, option, absent, words)                                                       \
+#define HAS_NO(kind, field, name, c_type, option, absent, words) \
     static bool has_no_##field(const struct problem_key *k) { return k->field == absent; }
 PROBLEM_ATTRIBUTES(HAS_NO)
 PROBLEM_LATER_ATTRIBUTES(HAS_NO)
@@ -69,16 +69,16 @@ static bool has_default_scale(const struct problem_key *k)
 #define IS_FLAG_COUNT false
 #define IS_FLAG_REAL false
 #define IS_FLAG_FLAG true
-#define ROW(type, field, title, c_type, option_name, value, words)                                                     \
-    {.name = #title,                                                                                                   \
-     .kind = KIND_OF_##type,                                                                                           \
-     .offset = offsetof(struct problem_key, field),                                                                    \
-     .meaning = words,                                                                                                 \
-     .option = option_name,                                                                                            \
-     .is_default = has_no_##field,                                                                                     \
-     .is_compared = true,                                                                                              \
-     .label = #title,                                                                                                  \
-     .absent = #value,                                                                                                 \
+#define ROW(type, field, title, c_type, option_name, value, words) \
+    {.name = #title, \
+     .kind = KIND_OF_##type, \
+     .offset = offsetof(struct problem_key, field), \
+     .meaning = words, \
+     .option = option_name, \
+     .is_default = has_no_##field, \
+     .is_compared = true, \
+     .label = #title, \
+     .absent = #value, \
      .is_flag = IS_FLAG_##type},
 
 /* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */

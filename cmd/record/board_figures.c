@@ -202,13 +202,13 @@ static double others_median_ms(const struct entry *entries, int count, int left_
 }
 
 /* The median of a member over the cases of a board that have it. */
-#define MEDIAN_OF(result, board, member)                                                                               \
-    do {                                                                                                               \
-        int found = 0;                                                                                                 \
-        for (int k = 0; k < (board)->count; k++)                                                                       \
-            if (isfinite((board)->cases[k].member))                                                                    \
-                values[found++] = (board)->cases[k].member;                                                            \
-        (result) = stats_median(values, found);                                                                        \
+#define MEDIAN_OF(result, board, member) \
+    do { \
+        int found = 0; \
+        for (int k = 0; k < (board)->count; k++) \
+            if (isfinite((board)->cases[k].member)) \
+                values[found++] = (board)->cases[k].member; \
+        (result) = stats_median(values, found); \
     } while (0)
 
 static void describe(const struct board_cases *board, struct board_figures *f, double *values)

@@ -331,16 +331,16 @@ bool role_is_fused(const char *impl) { return strncmp(impl, "fused_", 6) == 0; }
 
 /* The tables of columns, made from the lists of record_list.h. Section 7 of docs/design.md describes the columns. */
 
-#define FIELD(structure, kind, field, views, ...)                                                                      \
-    {                                                                                                                  \
-#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL,          \
-            __VA_ARGS__                                                                                                \
+#define FIELD(structure, kind, field, views, ...) \
+    { \
+#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL, \
+            __VA_ARGS__ \
     }
 #define COLUMN_TEXT(field, unused, views, ...) FIELD(record_row, FIELD_TEXT, field, views, __VA_ARGS__),
 #define COLUMN_STRING(field, unused, views, ...) FIELD(record_row, FIELD_STRING, field, views, __VA_ARGS__),
 #define COLUMN_COUNT(field, unused, views, ...) FIELD(record_row, FIELD_COUNT, field, views, __VA_ARGS__),
 #define COLUMN_REAL(field, unused, views, ...) FIELD(record_row, FIELD_REAL, field, views, __VA_ARGS__),
-#define COLUMN_NAME(field, names, views, ...)                                                                          \
+#define COLUMN_NAME(field, names, views, ...) \
     {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names, __VA_ARGS__},
 #define COLUMN(kind, field, extra, views, ...) COLUMN_##kind(field, extra, views, __VA_ARGS__)
 

@@ -58,12 +58,12 @@ static struct block *add(struct page *page, enum block_kind kind)
     return block;
 }
 
-#define TAKE_TEXT(target)                                                                                              \
-    do {                                                                                                               \
-        va_list arguments;                                                                                             \
-        va_start(arguments, format);                                                                                   \
-        (target) = format_clean(format, arguments);                                                                    \
-        va_end(arguments);                                                                                             \
+#define TAKE_TEXT(target) \
+    do { \
+        va_list arguments; \
+        va_start(arguments, format); \
+        (target) = format_clean(format, arguments); \
+        va_end(arguments); \
     } while (0)
 
 struct page *page_open(const char *title)

@@ -233,9 +233,9 @@ int report_run(const struct options *o, const struct overlay *overlay)
 enum { DIGITS = 10 }; /* significant ones of a real number */
 
 /* Columns of the record that are written unchanged. */
-#define REAL(field)                                                                                                    \
-    {                                                                                                                  \
-#field, offsetof(struct record_row, field)                                                                     \
+#define REAL(field) \
+    { \
+#field, offsetof(struct record_row, field) \
     }
 static const struct {
     const char *name;

@@ -50,8 +50,8 @@ bool report_row_is_valid(const struct record_row *);
 /* The published set, over which geomeans are computed: bf16, forward and backward, full and causal, head dims 64 and
  * 128, 4096 and 16384 tokens a sequence, 16384 tokens in all, heads x head dim = 2048, bshd, N(0,1), L2 cold. */
 enum { REPORT_SET_POINTS = 16 };
-#define REPORT_SET_WORDS                                                                                               \
-    "bf16, forward and backward, full and causal, head dims 64 and 128, lengths 4k and 16k; 16384 tokens, heads x "    \
+#define REPORT_SET_WORDS \
+    "bf16, forward and backward, full and causal, head dims 64 and 128, lengths 4k and 16k; 16384 tokens, heads x " \
     "head dim = 2048, bshd, N(0,1), L2 cold"
 
 /* The result of one label at one point. Where several files of the label have it, values are medians over the files. */

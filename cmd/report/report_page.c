@@ -160,9 +160,9 @@ static void put_conditions(struct page *page, const struct report *r)
 /* ---- summary ---- */
 
 /* Columns of struct report_summary; omitted where no label has a value. */
-#define OF_GEOMEANS(name, field, kind)                                                                                 \
-    {                                                                                                                  \
-        name, offsetof(struct report_summary, geomeans.field), kind, NULL                                              \
+#define OF_GEOMEANS(name, field, kind) \
+    { \
+        name, offsetof(struct report_summary, geomeans.field), kind, NULL \
     }
 static const struct report_column summary_columns[] = {
     OF_GEOMEANS("sustained", tflops_sustained, REPORT_SPEED),

@@ -158,9 +158,9 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
 /* ---- one device ---- */
 
 /* Columns of struct record_row; omitted where no row has a value. */
-#define COLUMN(name, field, kind)                                                                                      \
-    {                                                                                                                  \
-        name, offsetof(struct record_row, field), kind, NULL                                                           \
+#define COLUMN(name, field, kind) \
+    { \
+        name, offsetof(struct record_row, field), kind, NULL \
     }
 static const struct report_column device_columns[] = {
     COLUMN("sustained", tflops_sustained, REPORT_SPEED),

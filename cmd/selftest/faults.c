@@ -296,9 +296,9 @@ static bool has_two_scales_and_is_causal(const struct attn_problem *p) { return 
 enum { WITH_DROPOUT = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT, WITH_PAGES = ATTN_WITH_CACHE | ATTN_WITH_PAGES };
 
 #define RULE(name) (1u << RULE_##name)
-#define BOTH(bits)                                                                                                     \
-    {                                                                                                                  \
-        [ATTN_FWD] = (bits), [ATTN_BWD] = (bits)                                                                       \
+#define BOTH(bits) \
+    { \
+        [ATTN_FWD] = (bits), [ATTN_BWD] = (bits) \
     }
 
 static const struct fault faults[] = {

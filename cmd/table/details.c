@@ -112,8 +112,8 @@ void details_sustained(FILE *out, int width, const struct record_row *row)
 {
     char text[256];
     int used = snprintf(text, sizeof text, "sustained %.*f s:", row->sustain_s < 9.95 ? 1 : 0, row->sustain_s);
-#define ADD(value, ...)                                                                                                \
-    if (isfinite(value) && used < (int)sizeof text)                                                                    \
+#define ADD(value, ...) \
+    if (isfinite(value) && used < (int)sizeof text) \
     used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
     char tflops[CELL_SIZE];
     cell_figure(tflops, row->tflops_sustained);
@@ -137,8 +137,8 @@ void details_counters(FILE *out, int width, const struct record_row *row)
 {
     char text[400], read[CELL_SIZE], write[CELL_SIZE], l2[CELL_SIZE];
     int used = snprintf(text, sizeof text, "counted:");
-#define ADD(value, ...)                                                                                                \
-    if (isfinite(value) && used < (int)sizeof text)                                                                    \
+#define ADD(value, ...) \
+    if (isfinite(value) && used < (int)sizeof text) \
     used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
     cell_figure(read, row->dram_read_gb);
     cell_figure(write, row->dram_write_gb);

@@ -103,32 +103,32 @@ size_t attn_dispatch_variants(const struct attn_dispatch *, struct attn_variant 
 
 /* The functions of an attn_impl, and its list of variants. The list is made once, when the program or library is
  * loaded: C cannot join the arrays of two files at compile time. */
-#define ATTN_DISPATCH_FUNCTIONS(dispatch)                                                                              \
-    static struct attn_variant variants[ATTN_MAX_VARIANTS];                                                            \
-    static size_t variant_count;                                                                                       \
-    __attribute__((constructor)) static void fill_variants(void)                                                       \
-    {                                                                                                                  \
-        variant_count = attn_dispatch_variants(&dispatch, variants);                                                   \
-    }                                                                                                                  \
-    static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)                      \
-    {                                                                                                                  \
-        return attn_dispatch_accepts(&dispatch, variant_count, request, why);                                          \
-    }                                                                                                                  \
-    static size_t workspace_bytes(const struct attn_request *request)                                                  \
-    {                                                                                                                  \
-        return attn_direction_of(&dispatch, request)->workspace_bytes(request);                                        \
-    }                                                                                                                  \
-    static const char *variant(const struct attn_request *request)                                                     \
-    {                                                                                                                  \
-        return attn_chosen_variant(attn_direction_of(&dispatch, request)->tiles, request);                             \
-    }                                                                                                                  \
-    static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,             \
-                                   const struct attn_run *run, struct attn_message *why)                               \
-    {                                                                                                                  \
-        return attn_dispatch_launch(&dispatch, variant_count, request, tensors, run, why);                             \
+#define ATTN_DISPATCH_FUNCTIONS(dispatch) \
+    static struct attn_variant variants[ATTN_MAX_VARIANTS]; \
+    static size_t variant_count; \
+    __attribute__((constructor)) static void fill_variants(void) \
+    { \
+        variant_count = attn_dispatch_variants(&dispatch, variants); \
+    } \
+    static enum attn_status accepts(const struct attn_request *request, struct attn_message *why) \
+    { \
+        return attn_dispatch_accepts(&dispatch, variant_count, request, why); \
+    } \
+    static size_t workspace_bytes(const struct attn_request *request) \
+    { \
+        return attn_direction_of(&dispatch, request)->workspace_bytes(request); \
+    } \
+    static const char *variant(const struct attn_request *request) \
+    { \
+        return attn_chosen_variant(attn_direction_of(&dispatch, request)->tiles, request); \
+    } \
+    static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors, \
+                                   const struct attn_run *run, struct attn_message *why) \
+    { \
+        return attn_dispatch_launch(&dispatch, variant_count, request, tensors, run, why); \
     }
 
-#define ATTN_DISPATCH_MEMBERS                                                                                          \
+#define ATTN_DISPATCH_MEMBERS \
     .accepts = accepts, .workspace_bytes = workspace_bytes, .variant = variant, .launch = launch, .variants = variants
 
 #ifdef __cplusplus

@@ -67,58 +67,58 @@ enum wgmma_major { WGMMA_K_MAJOR = 0, WGMMA_MN_MAJOR = 1 };
 template <typename T, int N> struct wgmma;
 
 /* Operand lists: the text names registers 0.., the constraint lists bind them. */
-#define WGMMA_TEXT_32                                                                                                  \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"   \
+#define WGMMA_TEXT_32 \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
     "%30,%31"
 #define WGMMA_TEXT_36 WGMMA_TEXT_32 ",%32,%33,%34,%35"
-#define WGMMA_TEXT_64                                                                                                  \
-    WGMMA_TEXT_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"  \
+#define WGMMA_TEXT_64 \
+    WGMMA_TEXT_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55," \
                   "%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_C_8(i)                                                                                                   \
-    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),        \
+#define WGMMA_C_8(i) \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), \
         "+f"(c[i + 7])
 #define WGMMA_C_32 WGMMA_C_8(0), WGMMA_C_8(8), WGMMA_C_8(16), WGMMA_C_8(24)
 #define WGMMA_C_36 WGMMA_C_32, "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35])
 #define WGMMA_C_64 WGMMA_C_32, WGMMA_C_8(32), WGMMA_C_8(40), WGMMA_C_8(48), WGMMA_C_8(56)
 
 /* i0.. are the numbers of the operands that follow the C registers. */
-#define WGMMA_STRUCT(T, TYPE, N, C, i0, i1, i2, i3, i4, i5, i6)                                                        \
-    template <> struct wgmma<T, N> {                                                                                   \
-        template <wgmma_major A_MAJOR, wgmma_major B_MAJOR>                                                            \
-        static __device__ __forceinline__ void shared(float (&c)[C], uint32_t a, uint32_t b, bool accumulate)          \
-        {                                                                                                              \
-            asm volatile("{\n"                                                                                         \
-                         ".reg .pred p;\n"                                                                             \
-                         ".reg .b64 x, y;\n"                                                                           \
-                         "mov.b64 x, {%" #i0 ", " WGMMA_UPPER "};\n"                                                   \
-                         "mov.b64 y, {%" #i1 ", " WGMMA_UPPER "};\n"                                                   \
-                         "setp.ne.b32 p, %" #i2 ", 0;\n"                                                               \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C           \
-                         "}, x, y, p, 1, 1, %" #i3 ", %" #i4 ";\n"                                                     \
-                         "}"                                                                                           \
-                         : WGMMA_C_##C                                                                                 \
-                         : "r"(a), "r"(b), "r"(int(accumulate)), "n"(int(A_MAJOR)), "n"(int(B_MAJOR)));                \
-        }                                                                                                              \
-        template <wgmma_major B_MAJOR>                                                                                 \
-        static __device__ __forceinline__ void registers(float (&c)[C], const uint32_t *a, uint32_t b,                 \
-                                                         bool accumulate)                                              \
-        {                                                                                                              \
-            asm volatile("{\n"                                                                                         \
-                         ".reg .pred p;\n"                                                                             \
-                         ".reg .b64 y;\n"                                                                              \
-                         "mov.b64 y, {%" #i4 ", " WGMMA_UPPER "};\n"                                                   \
-                         "setp.ne.b32 p, %" #i5 ", 0;\n"                                                               \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C           \
-                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, y, p, 1, 1, %" #i6 ";\n"                        \
-                         "}"                                                                                           \
-                         : WGMMA_C_##C                                                                                 \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(int(accumulate)),                   \
-                           "n"(int(B_MAJOR)));                                                                         \
-        }                                                                                                              \
+#define WGMMA_STRUCT(T, TYPE, N, C, i0, i1, i2, i3, i4, i5, i6) \
+    template <> struct wgmma<T, N> { \
+        template <wgmma_major A_MAJOR, wgmma_major B_MAJOR> \
+        static __device__ __forceinline__ void shared(float (&c)[C], uint32_t a, uint32_t b, bool accumulate) \
+        { \
+            asm volatile("{\n" \
+                         ".reg .pred p;\n" \
+                         ".reg .b64 x, y;\n" \
+                         "mov.b64 x, {%" #i0 ", " WGMMA_UPPER "};\n" \
+                         "mov.b64 y, {%" #i1 ", " WGMMA_UPPER "};\n" \
+                         "setp.ne.b32 p, %" #i2 ", 0;\n" \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C \
+                         "}, x, y, p, 1, 1, %" #i3 ", %" #i4 ";\n" \
+                         "}" \
+                         : WGMMA_C_##C \
+                         : "r"(a), "r"(b), "r"(int(accumulate)), "n"(int(A_MAJOR)), "n"(int(B_MAJOR))); \
+        } \
+        template <wgmma_major B_MAJOR> \
+        static __device__ __forceinline__ void registers(float (&c)[C], const uint32_t *a, uint32_t b, \
+                                                         bool accumulate) \
+        { \
+            asm volatile("{\n" \
+                         ".reg .pred p;\n" \
+                         ".reg .b64 y;\n" \
+                         "mov.b64 y, {%" #i4 ", " WGMMA_UPPER "};\n" \
+                         "setp.ne.b32 p, %" #i5 ", 0;\n" \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C \
+                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, y, p, 1, 1, %" #i6 ";\n" \
+                         "}" \
+                         : WGMMA_C_##C \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(int(accumulate)), \
+                           "n"(int(B_MAJOR))); \
+        } \
     };
-#define WGMMA_STRUCTS(T, TYPE)                                                                                         \
-    WGMMA_STRUCT(T, TYPE, 64, 32, 32, 33, 34, 35, 36, 37, 38)                                                          \
-    WGMMA_STRUCT(T, TYPE, 72, 36, 36, 37, 38, 39, 40, 41, 42)                                                          \
+#define WGMMA_STRUCTS(T, TYPE) \
+    WGMMA_STRUCT(T, TYPE, 64, 32, 32, 33, 34, 35, 36, 37, 38) \
+    WGMMA_STRUCT(T, TYPE, 72, 36, 36, 37, 38, 39, 40, 41, 42) \
     WGMMA_STRUCT(T, TYPE, 128, 64, 64, 65, 66, 67, 68, 69, 70)
 
 WGMMA_STRUCTS(__half, "f16")

@@ -413,16 +413,16 @@ __global__ void __launch_bounds__(PASS_THREADS) convert(const __grid_constant__ 
 
 static_assert(sizeof(v1::Bwd<64>::Smem) == 121 << 10 && sizeof(v1::Bwd<128>::Smem) == 153 << 10, "the list says it");
 
-#define KERNELS(NAME, DIM)                                                                                             \
-    {                                                                                                                  \
-        v1::NAME<__half, DIM>, v1::NAME<__nv_bfloat16, DIM>                                                            \
+#define KERNELS(NAME, DIM) \
+    { \
+        v1::NAME<__half, DIM>, v1::NAME<__nv_bfloat16, DIM> \
     }
-#define TILE(DIM, KEYS, KB)                                                                                            \
-    {                                                                                                                  \
-        {{"bwd_d" #DIM "_m16n" #KEYS, "16 x " #KEYS " tile, 8 warps along keys, 2 stages, " #KB " KB shared memory"},  \
-         DIM,                                                                                                          \
-         V1_BWD_BLOCKS_PER_SM,                                                                                         \
-         sizeof(v1::Bwd<DIM>::Smem)},                                                                                  \
-            KERNELS(backward, DIM), KERNELS(preprocess, DIM), KERNELS(convert, DIM)                                    \
+#define TILE(DIM, KEYS, KB) \
+    { \
+        {{"bwd_d" #DIM "_m16n" #KEYS, "16 x " #KEYS " tile, 8 warps along keys, 2 stages, " #KB " KB shared memory"}, \
+         DIM, \
+         V1_BWD_BLOCKS_PER_SM, \
+         sizeof(v1::Bwd<DIM>::Smem)}, \
+            KERNELS(backward, DIM), KERNELS(preprocess, DIM), KERNELS(convert, DIM) \
     }
 const struct fused_v1_tile fused_v1_bwd_list[] = {TILE(64, 256, 121), TILE(128, 128, 153), {}};

@@ -265,15 +265,15 @@ __global__ void __launch_bounds__(THREADS, V1_FWD_BLOCKS_PER_SM) forward(const _
 
 static_assert(sizeof(v1::Fwd<64>::Smem) == 69 << 10 && sizeof(v1::Fwd<128>::Smem) == 73 << 10, "the list says it");
 
-#define TILE(DIM, KEYS, KB)                                                                                            \
-    {                                                                                                                  \
-        {{"fwd_d" #DIM "_m16n" #KEYS, "16 x " #KEYS " tile, 4 warps along keys, 2 stages, " #KB " KB shared memory"},  \
-         DIM,                                                                                                          \
-         V1_FWD_BLOCKS_PER_SM,                                                                                         \
-         sizeof(v1::Fwd<DIM>::Smem)},                                                                                  \
-            {v1::forward<__half, DIM>, v1::forward<__nv_bfloat16, DIM>}, {NULL, NULL},                                 \
-        {                                                                                                              \
-            NULL, NULL                                                                                                 \
-        }                                                                                                              \
+#define TILE(DIM, KEYS, KB) \
+    { \
+        {{"fwd_d" #DIM "_m16n" #KEYS, "16 x " #KEYS " tile, 4 warps along keys, 2 stages, " #KB " KB shared memory"}, \
+         DIM, \
+         V1_FWD_BLOCKS_PER_SM, \
+         sizeof(v1::Fwd<DIM>::Smem)}, \
+            {v1::forward<__half, DIM>, v1::forward<__nv_bfloat16, DIM>}, {NULL, NULL}, \
+        { \
+            NULL, NULL \
+        } \
     }
 const struct fused_v1_tile fused_v1_fwd_list[] = {TILE(64, 256, 69), TILE(128, 128, 73), {}};

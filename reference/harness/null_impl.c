@@ -24,10 +24,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     return ATTN_OK;
 }
 
-#define NULL_IMPL(on)                                                                                                  \
-    {                                                                                                                  \
-        .abi = ATTN_ABI, .name = "null", .summary = "computes nothing: the harness' own overhead", .platform = (on),   \
-        .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = launch, .role = ATTN_ROLE_NOTHING,           \
+#define NULL_IMPL(on) \
+    { \
+        .abi = ATTN_ABI, .name = "null", .summary = "computes nothing: the harness' own overhead", .platform = (on), \
+        .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = launch, .role = ATTN_ROLE_NOTHING, \
     }
 
 const struct attn_impl attn_null_cpu = NULL_IMPL(ATTN_CPU);

@@ -556,9 +556,9 @@ template <typename T> struct row_kernels {
     void (*gradient)(const T *, T *, struct matrix_shape);
 };
 
-#define ROW(THREADS, VECTORS)                                                                                          \
-    {                                                                                                                  \
-        THREADS, VECTORS, softmax_rows<T, THREADS, VECTORS>, gradient_rows<T, THREADS, VECTORS>                        \
+#define ROW(THREADS, VECTORS) \
+    { \
+        THREADS, VECTORS, softmax_rows<T, THREADS, VECTORS>, gradient_rows<T, THREADS, VECTORS> \
     }
 
 template <typename T> static struct row_kernels<T> kernels_for(int64_t pitch) {

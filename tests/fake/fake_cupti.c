@@ -48,11 +48,11 @@ static int answer(const char *function, size_t size, size_t expected)
         return atoi(fails + length + 1);
     return size == expected ? CUPTI_SUCCESS : INVALID;
 }
-#define ANSWER(expected)                                                                                               \
-    do {                                                                                                               \
-        const int answered = answer(__func__, p->size, expected);                                                      \
-        if (answered != CUPTI_SUCCESS)                                                                                 \
-            return answered;                                                                                           \
+#define ANSWER(expected) \
+    do { \
+        const int answered = answer(__func__, p->size, expected); \
+        if (answered != CUPTI_SUCCESS) \
+            return answered; \
     } while (0)
 
 #define PROTOTYPE(field, function, type) int function(struct type *p);

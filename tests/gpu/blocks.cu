@@ -309,10 +309,10 @@ cudaError_t blocks_multiply(enum blocks_operands operands, enum attn_dtype dtype
                             const uint16_t *b, float *c, bool accumulate)
 {
     using kernel = void (*)(const uint16_t *, const uint16_t *, float *, bool);
-#define BLOCKS_OF(T, N)                                                                                                \
-    {                                                                                                                  \
-        multiply<T, N, BLOCKS_SHARED>, multiply<T, N, BLOCKS_SHARED_TRANSPOSED>, multiply<T, N, BLOCKS_REGISTERS>,     \
-            multiply<T, N, BLOCKS_REGISTERS_TRANSPOSED>                                                                \
+#define BLOCKS_OF(T, N) \
+    { \
+        multiply<T, N, BLOCKS_SHARED>, multiply<T, N, BLOCKS_SHARED_TRANSPOSED>, multiply<T, N, BLOCKS_REGISTERS>, \
+            multiply<T, N, BLOCKS_REGISTERS_TRANSPOSED> \
     }
     static const kernel kernels[2][2][BLOCKS_OPERANDS] = {
         {BLOCKS_OF(__half, 64), BLOCKS_OF(__half, 128)}, {BLOCKS_OF(__nv_bfloat16, 64), BLOCKS_OF(__nv_bfloat16, 128)}};

@@ -15,9 +15,9 @@ struct shape {
     enum fill_dist dist;
 };
 
-#define SHAPE(WHAT, DTYPE, LAYOUT, B, HQ, HKV, M, N, D, CAUSAL, LEFT, RIGHT, DIST)                                     \
-    {                                                                                                                  \
-        WHAT, DENSE(B, HQ, HKV, M, N, D, ATTN_##DTYPE, ATTN_##LAYOUT, CAUSAL, LEFT, RIGHT, 0.0f, 0.0f), FILL_##DIST    \
+#define SHAPE(WHAT, DTYPE, LAYOUT, B, HQ, HKV, M, N, D, CAUSAL, LEFT, RIGHT, DIST) \
+    { \
+        WHAT, DENSE(B, HQ, HKV, M, N, D, ATTN_##DTYPE, ATTN_##LAYOUT, CAUSAL, LEFT, RIGHT, 0.0f, 0.0f), FILL_##DIST \
     }
 
 static const struct shape shapes[] = {

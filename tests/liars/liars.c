@@ -441,76 +441,76 @@ static size_t no_workspace(const struct attn_request *request)
 }
 
 /* X(name, what a launch does, fields that differ from those of every row) */
-#define LIES(X)                                                                                                        \
-    X(honest, work, )                                                                                                  \
-    WORK_LIES(X)                                                                                                       \
-    X(guard_behind, guard_behind, )                                                                                    \
-    X(guard_before, guard_before, )                                                                                    \
-    X(guard_of_k, guard_of_k, )                                                                                        \
-    X(guard_restored, guard_restored, )                                                                                \
-    X(far_outside, far_outside, )                                                                                      \
-    X(touch_input, touch_input, )                                                                                      \
-    X(touch_later, touch_later, )                                                                                      \
-    X(touch_restore, touch_restore, )                                                                                  \
-    X(k_scratch, k_scratch, )                                                                                          \
-    X(workspace_short, workspace_short, .workspace_bytes = workspace_64)                                               \
-    X(workspace_huge, workspace_huge, .workspace_bytes = workspace_most)                                               \
-    X(leak, leak, )                                                                                                    \
-    X(quit, quit, )                                                                                                    \
-    X(give_up, give_up, )                                                                                              \
-    X(jump_out, jump_out, .prepare = prepare_jump)                                                                     \
-    X(end_thread, end_thread, )                                                                                        \
-    X(hang, hang, )                                                                                                    \
-    X(hang_later, hang_later, )                                                                                        \
-    X(stop_self, stop_self, )                                                                                          \
-    X(signal_parent, signal_parent, )                                                                                  \
-    X(print, print, )                                                                                                  \
-    X(forge, forge, )                                                                                                  \
-    X(say_escape, say_escape, )                                                                                        \
-    X(say_without_end, say_without_end, )                                                                              \
-    X(child, child, )                                                                                                  \
-    X(daemon_child, daemon_child, )                                                                                    \
-    X(close_files, close_files, )                                                                                      \
-    X(rounding, rounding, )                                                                                            \
-    X(change_locale, change_locale, )                                                                                  \
-    X(change_folder, change_folder, )                                                                                  \
-    X(signals, signals, )                                                                                              \
-    X(timer, timer, )                                                                                                  \
-    X(always_fails, always_fails, .accepts = accepts_all)                                                              \
-    X(fails_later, fails_later, )                                                                                      \
-    X(late_refusal, late_refusal, )                                                                                    \
-    X(odd_status, odd_status, )                                                                                        \
-    X(last_bits, last_bits, )                                                                                          \
-    X(sleep_first, sleep_first, )                                                                                      \
-    X(long_variant, work, .variant = long_variant)                                                                     \
-    X(escape_variant, work, .variant = escape_variant)                                                                 \
+#define LIES(X) \
+    X(honest, work, ) \
+    WORK_LIES(X) \
+    X(guard_behind, guard_behind, ) \
+    X(guard_before, guard_before, ) \
+    X(guard_of_k, guard_of_k, ) \
+    X(guard_restored, guard_restored, ) \
+    X(far_outside, far_outside, ) \
+    X(touch_input, touch_input, ) \
+    X(touch_later, touch_later, ) \
+    X(touch_restore, touch_restore, ) \
+    X(k_scratch, k_scratch, ) \
+    X(workspace_short, workspace_short, .workspace_bytes = workspace_64) \
+    X(workspace_huge, workspace_huge, .workspace_bytes = workspace_most) \
+    X(leak, leak, ) \
+    X(quit, quit, ) \
+    X(give_up, give_up, ) \
+    X(jump_out, jump_out, .prepare = prepare_jump) \
+    X(end_thread, end_thread, ) \
+    X(hang, hang, ) \
+    X(hang_later, hang_later, ) \
+    X(stop_self, stop_self, ) \
+    X(signal_parent, signal_parent, ) \
+    X(print, print, ) \
+    X(forge, forge, ) \
+    X(say_escape, say_escape, ) \
+    X(say_without_end, say_without_end, ) \
+    X(child, child, ) \
+    X(daemon_child, daemon_child, ) \
+    X(close_files, close_files, ) \
+    X(rounding, rounding, ) \
+    X(change_locale, change_locale, ) \
+    X(change_folder, change_folder, ) \
+    X(signals, signals, ) \
+    X(timer, timer, ) \
+    X(always_fails, always_fails, .accepts = accepts_all) \
+    X(fails_later, fails_later, ) \
+    X(late_refusal, late_refusal, ) \
+    X(odd_status, odd_status, ) \
+    X(last_bits, last_bits, ) \
+    X(sleep_first, sleep_first, ) \
+    X(long_variant, work, .variant = long_variant) \
+    X(escape_variant, work, .variant = escape_variant) \
     X(dies_at_96, dies_at_96, )
 
-#define THUNK(row_name, act, ...)                                                                                      \
-    static enum attn_status launch_##row_name(const struct attn_request *request, const struct attn_tensors *tensors,  \
-                                              const struct attn_run *run, struct attn_message *why)                    \
-    {                                                                                                                  \
-        struct state *state = run->plan;                                                                               \
-        state->name = "liar_" #row_name;                                                                               \
-        const struct call c = {request, tensors, run, why, state, state->calls++, __builtin_return_address(0), NULL};  \
-        return act(&c);                                                                                                \
+#define THUNK(row_name, act, ...) \
+    static enum attn_status launch_##row_name(const struct attn_request *request, const struct attn_tensors *tensors, \
+                                              const struct attn_run *run, struct attn_message *why) \
+    { \
+        struct state *state = run->plan; \
+        state->name = "liar_" #row_name; \
+        const struct call c = {request, tensors, run, why, state, state->calls++, __builtin_return_address(0), NULL}; \
+        return act(&c); \
     }
 LIES(THUNK)
 
 #define ALL_FWD (ATTN_O | ATTN_LSE)
 #define ALL_BWD (ATTN_DQ | ATTN_DK | ATTN_DV)
-#define ROW(row_name, act, ...)                                                                                        \
-    {.abi = ATTN_ABI,                                                                                                  \
-     .name = "liar_" #row_name,                                                                                        \
-     .summary = "see tests/liars/verdicts.txt",                                                                        \
-     .platform = ATTN_CPU,                                                                                             \
-     .repeatable = {ALL_FWD, ALL_BWD},                                                                                 \
-     .repeatable_deterministic = {ALL_FWD, ALL_BWD},                                                                   \
-     .accepts = accepts,                                                                                               \
-     .workspace_bytes = no_workspace,                                                                                  \
-     .prepare = prepare,                                                                                               \
-     .launch = launch_##row_name,                                                                                      \
-     .release = release,                                                                                               \
+#define ROW(row_name, act, ...) \
+    {.abi = ATTN_ABI, \
+     .name = "liar_" #row_name, \
+     .summary = "see tests/liars/verdicts.txt", \
+     .platform = ATTN_CPU, \
+     .repeatable = {ALL_FWD, ALL_BWD}, \
+     .repeatable_deterministic = {ALL_FWD, ALL_BWD}, \
+     .accepts = accepts, \
+     .workspace_bytes = no_workspace, \
+     .prepare = prepare, \
+     .launch = launch_##row_name, \
+     .release = release, \
      __VA_ARGS__},
 
 #pragma GCC diagnostic push

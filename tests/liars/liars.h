@@ -266,41 +266,41 @@ static inline enum attn_status serve_if_known(const struct call *c, uint32_t mas
 
 /* Lies about the work (work_liars.c, time_liars.c): X(name, what a launch does, fields that differ from those of every
  * row). */
-#define WORK_LIES(X)                                                                                                   \
-    X(nothing, lie_nothing, )                                                                                          \
-    X(zeros, lie_zeros, )                                                                                              \
-    X(skip_valid, lie_skip_valid, )                                                                                    \
-    X(skip_finite, lie_skip_finite, )                                                                                  \
-    X(store_first, lie_store_first, )                                                                                  \
-    X(cache_magnitude, lie_cache_magnitude, )                                                                          \
-    X(cache_bits, lie_cache_bits, )                                                                                    \
-    X(cache_signs, lie_cache_signs, )                                                                                  \
-    X(second_call, lie_second_call, )                                                                                  \
-    X(third_call, lie_third_call, )                                                                                    \
-    X(first_calls, lie_first_calls, )                                                                                  \
-    X(while_checked, lie_while_checked, )                                                                              \
-    X(unless_timed, lie_unless_timed, )                                                                                \
-    X(unless_back_to_back, lie_unless_back_to_back, )                                                                  \
-    X(only_verify, lie_only_verify, )                                                                                  \
-    X(half_rows, lie_half_rows, )                                                                                      \
-    X(alternate_rows, lie_alternate_rows, )                                                                            \
-    X(edge_rows, lie_edge_rows, )                                                                                      \
-    X(last_batch, lie_last_batch, )                                                                                    \
-    X(first_batch, lie_first_batch, )                                                                                  \
-    X(one_head, lie_one_head, )                                                                                        \
-    X(guess_mean, lie_guess_mean, )                                                                                    \
-    X(from_prepare, lie_from_prepare, .prepare = prepare_result)                                                       \
-    X(neighbour, lie_neighbour, )                                                                                      \
-    X(scan_zeros, lie_scan_zeros, )                                                                                    \
-    X(later, lie_later, )                                                                                              \
-    X(hash_last_rows, lie_hash_last_rows, )                                                                            \
-    X(hash_then_work, lie_hash_then_work, )                                                                            \
-    X(slow_on_new, lie_slow_on_new, )                                                                                  \
-    X(while_flushing, lie_while_flushing, )                                                                            \
-    X(when_read, lie_when_read, )                                                                                      \
-    X(burn, lie_burn, )                                                                                                \
-    X(keep_p, lie_keep_p, )                                                                                            \
-    X(clock, lie_clock, )                                                                                              \
+#define WORK_LIES(X) \
+    X(nothing, lie_nothing, ) \
+    X(zeros, lie_zeros, ) \
+    X(skip_valid, lie_skip_valid, ) \
+    X(skip_finite, lie_skip_finite, ) \
+    X(store_first, lie_store_first, ) \
+    X(cache_magnitude, lie_cache_magnitude, ) \
+    X(cache_bits, lie_cache_bits, ) \
+    X(cache_signs, lie_cache_signs, ) \
+    X(second_call, lie_second_call, ) \
+    X(third_call, lie_third_call, ) \
+    X(first_calls, lie_first_calls, ) \
+    X(while_checked, lie_while_checked, ) \
+    X(unless_timed, lie_unless_timed, ) \
+    X(unless_back_to_back, lie_unless_back_to_back, ) \
+    X(only_verify, lie_only_verify, ) \
+    X(half_rows, lie_half_rows, ) \
+    X(alternate_rows, lie_alternate_rows, ) \
+    X(edge_rows, lie_edge_rows, ) \
+    X(last_batch, lie_last_batch, ) \
+    X(first_batch, lie_first_batch, ) \
+    X(one_head, lie_one_head, ) \
+    X(guess_mean, lie_guess_mean, ) \
+    X(from_prepare, lie_from_prepare, .prepare = prepare_result) \
+    X(neighbour, lie_neighbour, ) \
+    X(scan_zeros, lie_scan_zeros, ) \
+    X(later, lie_later, ) \
+    X(hash_last_rows, lie_hash_last_rows, ) \
+    X(hash_then_work, lie_hash_then_work, ) \
+    X(slow_on_new, lie_slow_on_new, ) \
+    X(while_flushing, lie_while_flushing, ) \
+    X(when_read, lie_when_read, ) \
+    X(burn, lie_burn, ) \
+    X(keep_p, lie_keep_p, ) \
+    X(clock, lie_clock, ) \
     X(frame, lie_frame, )
 
 #define DECLARE_LIE(name, act, ...) enum attn_status act(const struct call *);

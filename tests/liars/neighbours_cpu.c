@@ -62,17 +62,17 @@ static void compute(const struct attn_request *r, const struct attn_tensors *t, 
 /* ---- what each does besides ---- */
 
 /* launches: how often it was launched in this process, from 1. */
-#define LAUNCH(name)                                                                                                   \
-    static void do_##name(const struct attn_request *, const struct attn_tensors *, int launches);                     \
-    static enum attn_status launch_##name(const struct attn_request *r, const struct attn_tensors *t,                  \
-                                          const struct attn_run *run, struct attn_message *why)                        \
-    {                                                                                                                  \
-        static int launches;                                                                                           \
-        (void)why;                                                                                                     \
-        compute(r, t, run);                                                                                            \
-        do_##name(r, t, ++launches);                                                                                   \
-        return ATTN_OK;                                                                                                \
-    }                                                                                                                  \
+#define LAUNCH(name) \
+    static void do_##name(const struct attn_request *, const struct attn_tensors *, int launches); \
+    static enum attn_status launch_##name(const struct attn_request *r, const struct attn_tensors *t, \
+                                          const struct attn_run *run, struct attn_message *why) \
+    { \
+        static int launches; \
+        (void)why; \
+        compute(r, t, run); \
+        do_##name(r, t, ++launches); \
+        return ATTN_OK; \
+    } \
     static void do_##name(const struct attn_request *r, const struct attn_tensors *t, int launches)
 #define UNUSED (void)r, (void)t, (void)launches
 
@@ -281,10 +281,10 @@ static size_t workspace_bytes(const struct attn_request *request)
     return (size_t)request->problem->kv_len * sizeof(float);
 }
 
-#define ROW(kind)                                                                                                      \
-    {                                                                                                                  \
-        .abi = ATTN_ABI, .name = "bad_" #kind, .summary = "harms its neighbours", .platform = ATTN_CPU,                \
-        .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = launch_##kind                                \
+#define ROW(kind) \
+    { \
+        .abi = ATTN_ABI, .name = "bad_" #kind, .summary = "harms its neighbours", .platform = ATTN_CPU, \
+        .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = launch_##kind \
     }
 
 const struct attn_impl *fabench_impls(int abi)

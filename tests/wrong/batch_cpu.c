@@ -92,13 +92,13 @@ static size_t workspace_bytes(const struct attn_request *request)
     return 0;
 }
 
-#define LAUNCH(name, kind)                                                                                             \
-    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *t,            \
-                                          const struct attn_run *run, struct attn_message *why)                        \
-    {                                                                                                                  \
-        (void)run;                                                                                                     \
-        (void)why;                                                                                                     \
-        return compute(kind, request, t);                                                                              \
+#define LAUNCH(name, kind) \
+    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *t, \
+                                          const struct attn_run *run, struct attn_message *why) \
+    { \
+        (void)run; \
+        (void)why; \
+        return compute(kind, request, t); \
     }
 LAUNCH(keeps, KEEPS)
 LAUNCH(batch, BATCH)
@@ -107,10 +107,10 @@ LAUNCH(longest, LONGEST)
 LAUNCH(pages, PAGES)
 LAUNCH(lse, LSE_ALONE)
 
-#define ROW(title, function, promised)                                                                                 \
-    {                                                                                                                  \
-        .abi = ATTN_ABI, .name = title, .summary = "test: bits and batches", .platform = ATTN_CPU,                     \
-        .invariant = {promised, 0}, .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = function         \
+#define ROW(title, function, promised) \
+    { \
+        .abi = ATTN_ABI, .name = title, .summary = "test: bits and batches", .platform = ATTN_CPU, \
+        .invariant = {promised, 0}, .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = function \
     }
 
 const struct attn_impl *fabench_impls(int abi)

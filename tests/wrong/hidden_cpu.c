@@ -101,35 +101,35 @@ static enum attn_status prepare(const struct attn_request *request, const struct
 
 /* X(name, fault, outputs of a backward whose bits it promises) */
 #define ALL_BWD (ATTN_DQ | ATTN_DK | ATTN_DV)
-#define FAULTS(X)                                                                                                      \
-    X(zeroed_workspace, ZEROED_WORKSPACE, ALL_BWD)                                                                     \
-    X(strides_of_v, STRIDES_OF_V, ALL_BWD)                                                                             \
-    X(strides_of_dout, STRIDES_OF_DOUT, ALL_BWD)                                                                       \
-    X(strides_of_dv, STRIDES_OF_DV, ALL_BWD)                                                                           \
-    X(strides_of_dq, STRIDES_OF_DQ, ALL_BWD)                                                                           \
-    X(seventh_dq, SEVENTH_DQ, ATTN_DK | ATTN_DV)                                                                       \
+#define FAULTS(X) \
+    X(zeroed_workspace, ZEROED_WORKSPACE, ALL_BWD) \
+    X(strides_of_v, STRIDES_OF_V, ALL_BWD) \
+    X(strides_of_dout, STRIDES_OF_DOUT, ALL_BWD) \
+    X(strides_of_dv, STRIDES_OF_DV, ALL_BWD) \
+    X(strides_of_dq, STRIDES_OF_DQ, ALL_BWD) \
+    X(seventh_dq, SEVENTH_DQ, ATTN_DK | ATTN_DV) \
     X(low_max, LOW_MAX, ALL_BWD)
 
-#define LAUNCH(name, fault, promised)                                                                                  \
-    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *tensors,      \
-                                          const struct attn_run *run, struct attn_message *why)                        \
-    {                                                                                                                  \
-        (void)why;                                                                                                     \
-        return launch(fault, request, tensors, run);                                                                   \
+#define LAUNCH(name, fault, promised) \
+    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *tensors, \
+                                          const struct attn_run *run, struct attn_message *why) \
+    { \
+        (void)why; \
+        return launch(fault, request, tensors, run); \
     }
 FAULTS(LAUNCH)
 
-#define ROW(row_name, fault, promised)                                                                                 \
-    {.abi = ATTN_ABI,                                                                                                  \
-     .name = "hidden_" #row_name,                                                                                      \
-     .summary = "wrong in special inputs alone: see tests/cli/hidden.sh",                                              \
-     .platform = ATTN_CPU,                                                                                             \
-     .repeatable = {ATTN_O | ATTN_LSE, promised},                                                                      \
-     .repeatable_deterministic = {ATTN_O | ATTN_LSE, promised},                                                        \
-     .accepts = accepts,                                                                                               \
-     .workspace_bytes = workspace_bytes,                                                                               \
-     .prepare = prepare,                                                                                               \
-     .launch = launch_##row_name,                                                                                      \
+#define ROW(row_name, fault, promised) \
+    {.abi = ATTN_ABI, \
+     .name = "hidden_" #row_name, \
+     .summary = "wrong in special inputs alone: see tests/cli/hidden.sh", \
+     .platform = ATTN_CPU, \
+     .repeatable = {ATTN_O | ATTN_LSE, promised}, \
+     .repeatable_deterministic = {ATTN_O | ATTN_LSE, promised}, \
+     .accepts = accepts, \
+     .workspace_bytes = workspace_bytes, \
+     .prepare = prepare, \
+     .launch = launch_##row_name, \
      .release = free},
 static const struct attn_impl table[] = {FAULTS(ROW){.name = NULL}};
 

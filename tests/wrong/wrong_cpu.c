@@ -573,60 +573,60 @@ static size_t workspace_bytes(const struct attn_request *request)
 
 /* X(name after "wrong_", fault, what `fabench list` says) */
 #define SEE "wrong: see tests/liars/verdicts.txt"
-#define FAULTS(X)                                                                                                      \
-    X(inverted_mask, INVERTED_MASK, "wrong: causal mask inverted")                                                     \
-    X(diagonal, DIAGONAL, "wrong: causal diagonal off by one")                                                         \
-    X(scale, SCALE, "wrong: scale off by 1 %")                                                                         \
-    X(last_tile, LAST_TILE, "wrong: last 128 keys skipped")                                                            \
-    X(last_rows, LAST_ROWS, "wrong: last 64 rows not written")                                                         \
-    X(stale, STALE, "wrong: only the first launch writes")                                                             \
-    X(lazy, LAZY, "wrong: only the first two launches write")                                                          \
-    X(nan_row, NAN_ROW, "wrong: one row is NaN")                                                                       \
-    X(heads, HEADS, "wrong: heads 0 and 1 swapped")                                                                    \
-    X(past_end, PAST_END, "wrong: writes one element past the end")                                                    \
-    X(dk, DK, "wrong: dK off by 1 %")                                                                                  \
-    X(lse, LSE, "wrong: LSE off by 3e-4")                                                                              \
-    X(nondeterministic, NONDETERMINISTIC, "wrong: promises repeatable bits and breaks it")                             \
-    X(diagonal_short, DIAGONAL_SHORT, SEE)                                                                             \
-    X(top_left, TOP_LEFT, SEE)                                                                                         \
-    X(mask_zero, MASK_ZERO, SEE)                                                                                       \
-    X(last_key, LAST_KEY, SEE)                                                                                         \
-    X(tail_tile, TAIL_TILE, SEE)                                                                                       \
-    X(kv_head, KV_HEAD, SEE)                                                                                           \
-    X(batch, BATCH, SEE)                                                                                               \
-    X(head_dim_tail, HEAD_DIM_TAIL, SEE)                                                                               \
-    X(scale_permille, SCALE_PERMILLE, SEE)                                                                             \
-    X(no_max, NO_MAX, SEE)                                                                                             \
-    X(no_rescale, NO_RESCALE, SEE)                                                                                     \
-    X(sum_no_rescale, SUM_NO_RESCALE, SEE)                                                                             \
-    X(lse_log2, LSE_LOG2, SEE)                                                                                         \
-    X(lse_no_scale, LSE_NO_SCALE, SEE)                                                                                 \
-    X(lse_max, LSE_MAX, SEE)                                                                                           \
-    X(lse_row, LSE_ROW, SEE)                                                                                           \
-    X(p_bf16, P_BF16, SEE)                                                                                             \
-    X(sum_bf16, SUM_BF16, SEE)                                                                                         \
-    X(exp_coarse, EXP_COARSE, SEE)                                                                                     \
-    X(stale_rows, STALE_ROWS, SEE)                                                                                     \
-    X(layout, LAYOUT, SEE)                                                                                             \
-    X(one_element, ONE_ELEMENT, SEE)                                                                                   \
-    X(gain, GAIN, SEE)                                                                                                 \
-    X(sign_row, SIGN_ROW, SEE)                                                                                         \
-    X(dq_tile, DQ_TILE, SEE)                                                                                           \
-    X(dq_lost, DQ_LOST, SEE)                                                                                           \
-    X(dq_no_scale, DQ_NO_SCALE, SEE)                                                                                   \
-    X(dk_no_scale, DK_NO_SCALE, SEE)                                                                                   \
-    X(dkdv_tile, DKDV_TILE, SEE)                                                                                       \
-    X(delta_row, DELTA_ROW, SEE)                                                                                       \
-    X(delta_none, DELTA_NONE, SEE)                                                                                     \
-    X(group_first, GROUP_FIRST, SEE)                                                                                   \
+#define FAULTS(X) \
+    X(inverted_mask, INVERTED_MASK, "wrong: causal mask inverted") \
+    X(diagonal, DIAGONAL, "wrong: causal diagonal off by one") \
+    X(scale, SCALE, "wrong: scale off by 1 %") \
+    X(last_tile, LAST_TILE, "wrong: last 128 keys skipped") \
+    X(last_rows, LAST_ROWS, "wrong: last 64 rows not written") \
+    X(stale, STALE, "wrong: only the first launch writes") \
+    X(lazy, LAZY, "wrong: only the first two launches write") \
+    X(nan_row, NAN_ROW, "wrong: one row is NaN") \
+    X(heads, HEADS, "wrong: heads 0 and 1 swapped") \
+    X(past_end, PAST_END, "wrong: writes one element past the end") \
+    X(dk, DK, "wrong: dK off by 1 %") \
+    X(lse, LSE, "wrong: LSE off by 3e-4") \
+    X(nondeterministic, NONDETERMINISTIC, "wrong: promises repeatable bits and breaks it") \
+    X(diagonal_short, DIAGONAL_SHORT, SEE) \
+    X(top_left, TOP_LEFT, SEE) \
+    X(mask_zero, MASK_ZERO, SEE) \
+    X(last_key, LAST_KEY, SEE) \
+    X(tail_tile, TAIL_TILE, SEE) \
+    X(kv_head, KV_HEAD, SEE) \
+    X(batch, BATCH, SEE) \
+    X(head_dim_tail, HEAD_DIM_TAIL, SEE) \
+    X(scale_permille, SCALE_PERMILLE, SEE) \
+    X(no_max, NO_MAX, SEE) \
+    X(no_rescale, NO_RESCALE, SEE) \
+    X(sum_no_rescale, SUM_NO_RESCALE, SEE) \
+    X(lse_log2, LSE_LOG2, SEE) \
+    X(lse_no_scale, LSE_NO_SCALE, SEE) \
+    X(lse_max, LSE_MAX, SEE) \
+    X(lse_row, LSE_ROW, SEE) \
+    X(p_bf16, P_BF16, SEE) \
+    X(sum_bf16, SUM_BF16, SEE) \
+    X(exp_coarse, EXP_COARSE, SEE) \
+    X(stale_rows, STALE_ROWS, SEE) \
+    X(layout, LAYOUT, SEE) \
+    X(one_element, ONE_ELEMENT, SEE) \
+    X(gain, GAIN, SEE) \
+    X(sign_row, SIGN_ROW, SEE) \
+    X(dq_tile, DQ_TILE, SEE) \
+    X(dq_lost, DQ_LOST, SEE) \
+    X(dq_no_scale, DQ_NO_SCALE, SEE) \
+    X(dk_no_scale, DK_NO_SCALE, SEE) \
+    X(dkdv_tile, DKDV_TILE, SEE) \
+    X(delta_row, DELTA_ROW, SEE) \
+    X(delta_none, DELTA_NONE, SEE) \
+    X(group_first, GROUP_FIRST, SEE) \
     X(dk_row_tile, DK_ROW_TILE, SEE)
 
-#define LAUNCH(name, fault, ...)                                                                                       \
-    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *tensors,      \
-                                          const struct attn_run *run, struct attn_message *why)                        \
-    {                                                                                                                  \
-        (void)why;                                                                                                     \
-        return launch(fault, request, tensors, run);                                                                   \
+#define LAUNCH(name, fault, ...) \
+    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *tensors, \
+                                          const struct attn_run *run, struct attn_message *why) \
+    { \
+        (void)why; \
+        return launch(fault, request, tensors, run); \
     }
 
 LAUNCH(right, RIGHT)
@@ -634,11 +634,11 @@ FAULTS(LAUNCH)
 
 #define ALL_FWD (ATTN_O | ATTN_LSE)
 #define ALL_BWD (ATTN_DQ | ATTN_DK | ATTN_DV)
-#define ROW(row_name, row_summary, row_launch)                                                                         \
-    {                                                                                                                  \
-        .abi = ATTN_ABI, .name = row_name, .summary = row_summary, .platform = ATTN_CPU,                               \
-        .repeatable = {ALL_FWD, ALL_BWD}, .repeatable_deterministic = {ALL_FWD, ALL_BWD}, .accepts = accepts,          \
-        .workspace_bytes = workspace_bytes, .prepare = prepare, .launch = row_launch, .release = free                  \
+#define ROW(row_name, row_summary, row_launch) \
+    { \
+        .abi = ATTN_ABI, .name = row_name, .summary = row_summary, .platform = ATTN_CPU, \
+        .repeatable = {ALL_FWD, ALL_BWD}, .repeatable_deterministic = {ALL_FWD, ALL_BWD}, .accepts = accepts, \
+        .workspace_bytes = workspace_bytes, .prepare = prepare, .launch = row_launch, .release = free \
     }
 
 /* Refuses problems that the others accept, so that tests see which requests arrive. */

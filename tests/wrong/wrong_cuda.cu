@@ -424,11 +424,11 @@ static size_t workspace_bytes(const struct attn_request *request)
     return request->mode == ATTN_FWD ? 0 : sizeof(float) * (size_t)(p->batch * p->q_heads * p->q_len);
 }
 
-#define LAUNCH(function, fault)                                                                                        \
-    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors,           \
-                                     const struct attn_run *run, struct attn_message *why)                             \
-    {                                                                                                                  \
-        return launch(fault, request, tensors, run, why);                                                              \
+#define LAUNCH(function, fault) \
+    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors, \
+                                     const struct attn_run *run, struct attn_message *why) \
+    { \
+        return launch(fault, request, tensors, run, why); \
     }
 
 LAUNCH(launch_right, RIGHT)

@@ -22,9 +22,9 @@ static const char *const function_names[FA3_FUNCTIONS] = {"dew_flash3_mha_fwd", 
 static ffi_handler *functions[FA3_FUNCTIONS];
 static char trouble[sizeof((struct attn_message *)0)->text];
 
-#define SIZED(object)                                                                                                  \
-    {                                                                                                                  \
-        sizeof(object), NULL                                                                                           \
+#define SIZED(object) \
+    { \
+        sizeof(object), NULL \
     }
 
 /* ---- what a function asks back ---- */

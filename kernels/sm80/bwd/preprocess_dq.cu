@@ -554,17 +554,17 @@ const fused_sm80_bwd_kernel fused_sm80_bwd_dbias_zeros = write_dbias_zeros;
 const fused_sm80_bwd_kernel fused_sm80_bwd_dbias[3] = {round_dbias<__half>, round_dbias<__nv_bfloat16>,
                                                        round_dbias<float>};
 
-#define DENSE_DQ(HEAD_DIM)                                                                                             \
-    {                                                                                                                  \
-        backward_dq<__half, HEAD_DIM>, backward_dq<__nv_bfloat16, HEAD_DIM>                                            \
+#define DENSE_DQ(HEAD_DIM) \
+    { \
+        backward_dq<__half, HEAD_DIM>, backward_dq<__nv_bfloat16, HEAD_DIM> \
     }
-#define FAMILY_DQ(DIMS, ATTRIBUTES)                                                                                    \
-    {                                                                                                                  \
-        backward_dq_family<__half, DIMS, ATTRIBUTES>, backward_dq_family<__nv_bfloat16, DIMS, ATTRIBUTES>              \
+#define FAMILY_DQ(DIMS, ATTRIBUTES) \
+    { \
+        backward_dq_family<__half, DIMS, ATTRIBUTES>, backward_dq_family<__nv_bfloat16, DIMS, ATTRIBUTES> \
     }
-#define NO_DQ                                                                                                          \
-    {                                                                                                                  \
-        NULL, NULL                                                                                                     \
+#define NO_DQ \
+    { \
+        NULL, NULL \
     }
 using D64V128 = DqDims<64, 128>;
 using D192V128 = DqDims<192, 128>;

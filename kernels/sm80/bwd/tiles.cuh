@@ -15,17 +15,17 @@ using namespace device;
  * DQ_COLUMNS of a warp at a time. BLOCKS: the blocks that registers are limited for; IN_STAGES: of Q and dO. DEFER: dQ
  * of a step is computed in the next one, which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the
  * warps compute S and dV, the other half dP and dK (divided.cuh). */
-#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES,      \
-                 DEFER, DIVIDE)                                                                                        \
-    BWD_V_TILE(NAME, DIM, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES,   \
+#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES, \
+                 DEFER, DIVIDE) \
+    BWD_V_TILE(NAME, DIM, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES, \
                DEFER, DIVIDE)
-#define BWD_V_TILE(NAME, DIM, V_DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS,        \
-                   IN_STAGES, DEFER, DIVIDE)                                                                           \
-    struct NAME {                                                                                                      \
-        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV,              \
-                             WARPS_Q = W_Q, WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ,                            \
-                             DQ_COLUMNS = COLUMNS_OF_DQ, BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32;       \
-        static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE;                                               \
+#define BWD_V_TILE(NAME, DIM, V_DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, \
+                   IN_STAGES, DEFER, DIVIDE) \
+    struct NAME { \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, \
+                             WARPS_Q = W_Q, WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, \
+                             DQ_COLUMNS = COLUMNS_OF_DQ, BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32; \
+        static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE; \
     };
 BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, 2, true, false)
 BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, 2, true, false)

@@ -2,17 +2,17 @@
 #pragma once
 #include "kernels/sm80/decode/kernel.cuh"
 
-#define DECODE_ROW(DIM, KEYS, ROWS, WARPS)                                                                             \
-    {{{"decode_d" #DIM "_m" #ROWS "n" #KEYS,                                                                           \
-       #ROWS " rows x " #KEYS " keys, " #WARPS " warps, parts of the keys combined by the last block"},                \
-      DIM,                                                                                                             \
-      1,                                                                                                               \
-      sizeof(sm80_decode::SharedStorage<sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>>) +                                  \
-          sm80_decode::LEAST_SLOTS * sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>::SLOT_BYTES},                           \
-     KEYS,                                                                                                             \
-     ROWS,                                                                                                             \
-     sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>::THREADS,                                                               \
-     sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>::SLOT_BYTES,                                                            \
-     sm80_decode::LEAST_SLOTS,                                                                                         \
-     {sm80_decode::fused_decode_kernel<__half, sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>>,                             \
+#define DECODE_ROW(DIM, KEYS, ROWS, WARPS) \
+    {{{"decode_d" #DIM "_m" #ROWS "n" #KEYS, \
+       #ROWS " rows x " #KEYS " keys, " #WARPS " warps, parts of the keys combined by the last block"}, \
+      DIM, \
+      1, \
+      sizeof(sm80_decode::SharedStorage<sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>>) + \
+          sm80_decode::LEAST_SLOTS * sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>::SLOT_BYTES}, \
+     KEYS, \
+     ROWS, \
+     sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>::THREADS, \
+     sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>::SLOT_BYTES, \
+     sm80_decode::LEAST_SLOTS, \
+     {sm80_decode::fused_decode_kernel<__half, sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>>, \
       sm80_decode::fused_decode_kernel<__nv_bfloat16, sm80_decode::Tile<DIM, KEYS, ROWS, WARPS>>}},

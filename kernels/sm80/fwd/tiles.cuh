@@ -24,39 +24,39 @@ constexpr int PREFETCH = 2;                    /* by how many fragments of K and
 /* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory; whether it is compiled as Dense,
  * Sparse and Window, SparseDropout, Family, Score (family.cuh); best first */
 #define FWD_TILES_D32(ROW) ROW(32, 128, 64, 4, 2, 48, NO, YES, YES, YES, YES)
-#define FWD_TILES_D64(ROW)                                                                                             \
-    ROW(64, 128, 128, 4, 2, 80, YES, YES, YES, NO, NO)                                                                 \
+#define FWD_TILES_D64(ROW) \
+    ROW(64, 128, 128, 4, 2, 80, YES, YES, YES, NO, NO) \
     ROW(64, 128, 64, 4, 2, 48, YES, YES, YES, YES, YES)
-#define FWD_TILES_D96(ROW)                                                                                             \
-    ROW(96, 128, 64, 4, 2, 96, NO, YES, YES, YES, YES)                                                                 \
+#define FWD_TILES_D96(ROW) \
+    ROW(96, 128, 64, 4, 2, 96, NO, YES, YES, YES, YES) \
     ROW(96, 128, 32, 4, 2, 64, NO, NO, NO, YES, NO)
-#define FWD_TILES_D128(ROW)                                                                                            \
-    ROW(128, 128, 64, 4, 2, 96, YES, YES, NO, NO, NO)                                                                  \
+#define FWD_TILES_D128(ROW) \
+    ROW(128, 128, 64, 4, 2, 96, YES, YES, NO, NO, NO) \
     ROW(128, 128, 32, 4, 2, 64, YES, YES, YES, YES, YES)
-#define FWD_TILES_D192(ROW)                                                                                            \
-    ROW(192, 128, 64, 8, 1, 144, NO, YES, YES, YES, NO)                                                                \
+#define FWD_TILES_D192(ROW) \
+    ROW(192, 128, 64, 8, 1, 144, NO, YES, YES, YES, NO) \
     ROW(192, 64, 32, 4, 2, 72, NO, NO, NO, YES, YES)
-#define FWD_TILES_D256(ROW)                                                                                            \
-    ROW(256, 128, 64, 8, 1, 192, NO, YES, YES, YES, NO)                                                                \
+#define FWD_TILES_D256(ROW) \
+    ROW(256, 128, 64, 8, 1, 192, NO, YES, YES, YES, NO) \
     ROW(256, 64, 32, 4, 2, 96, NO, NO, NO, YES, YES)
 /* The same of a V whose head_dim, the second number, is not that of Q and K; compiled as Sparse and Window. */
-#define FWD_TILES_D64X128(ROW)                                                                                         \
-    ROW(64, 128, 128, 64, 4, 2, 96)                                                                                    \
+#define FWD_TILES_D64X128(ROW) \
+    ROW(64, 128, 128, 64, 4, 2, 96) \
     ROW(64, 128, 128, 32, 4, 2, 64)
-#define FWD_TILES_D192X128(ROW)                                                                                        \
-    ROW(192, 128, 256, 64, 8, 1, 192)                                                                                  \
-    ROW(192, 128, 256, 32, 8, 1, 144)                                                                                  \
+#define FWD_TILES_D192X128(ROW) \
+    ROW(192, 128, 256, 64, 8, 1, 192) \
+    ROW(192, 128, 256, 32, 8, 1, 144) \
     ROW(192, 128, 128, 32, 4, 2, 96)
 
-#define TILE_STRUCT(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY, SCORE)                             \
-    struct FwdD##DIM##M##ROWS##N##KEYS {                                                                               \
-        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS,      \
-                             WARPS = W, BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                          \
+#define TILE_STRUCT(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY, SCORE) \
+    struct FwdD##DIM##M##ROWS##N##KEYS { \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS, \
+                             WARPS = W, BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB; \
     };
-#define V_TILE_STRUCT(DIM, V_DIM, ROWS, KEYS, W, BLOCKS, KB)                                                           \
-    struct FwdD##DIM##X##V_DIM##M##ROWS##N##KEYS {                                                                     \
-        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS,    \
-                             WARPS = W, BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                          \
+#define V_TILE_STRUCT(DIM, V_DIM, ROWS, KEYS, W, BLOCKS, KB) \
+    struct FwdD##DIM##X##V_DIM##M##ROWS##N##KEYS { \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS, \
+                             WARPS = W, BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB; \
     };
 FWD_TILES_D32(TILE_STRUCT)
 FWD_TILES_D64(TILE_STRUCT)

@@ -55,10 +55,10 @@ constexpr fused_sm90_bwd_tile row_of(const char *name, const char *summary)
 #define TEXT_END_LOOP LOOP_TEXT
 #define TEXT_END_PAIR "; two blocks share queries and dQ of two tiles of keys"
 #define TEXT_END_FEW "; a block keeps queries and dQ of a head, which has no more, and goes over its tiles of keys"
-#define DENSE_ROW(D, Q, V_FP16, K_FP16, V_BF16, BLOCK, ...)                                                            \
-    row_of<TILE_NAME(D, Q, BLOCK), Dense, Plain>(                                                                      \
-        "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
-        "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16      \
+#define DENSE_ROW(D, Q, V_FP16, K_FP16, V_BF16, BLOCK, ...) \
+    row_of<TILE_NAME(D, Q, BLOCK), Dense, Plain>( \
+        "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK, \
+        "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16 \
         " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK),
 
 } // namespace sm90_bwd

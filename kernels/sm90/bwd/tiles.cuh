@@ -49,27 +49,27 @@ constexpr Schedule D128 = {true, false, true, true, WITH_NEXT_Q, false, false, f
  * work tile and of the start of a block (geometry.h); the order of a step in fp16 and in bf16.
  * docs/kernels/sm90_bwd.md, "Which tile": measured in bursts, but of pairs under steady load. Pairs and FEW
  * have no deterministic kernels. */
-#define BWD_TILES_D128(ROW)                                                                                            \
-    ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0, D128, D128)                                                               \
-    ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40, D128, D128_LOOP_BF16)                                                    \
+#define BWD_TILES_D128(ROW) \
+    ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0, D128, D128) \
+    ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40, D128, D128_LOOP_BF16) \
     ROW(128, 64, 3, 0, 0, PAIR, 96, 160, 40, D128_PAIR_FP16, D128_PAIR_BF16)
-#define BWD_TILES_D64(ROW)                                                                                             \
-    ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0, D64, D64_BF16)                                                            \
-    ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40, D64, D64_LOOP_BF16)                                                      \
-    ROW(64, 128, 4, 3, 1, PAIR, 94, 180, 60, D64, D64_PAIR_BF16)                                                       \
-    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0, D64, D64)                                                                   \
+#define BWD_TILES_D64(ROW) \
+    ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0, D64, D64_BF16) \
+    ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40, D64, D64_LOOP_BF16) \
+    ROW(64, 128, 4, 3, 1, PAIR, 94, 180, 60, D64, D64_PAIR_BF16) \
+    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0, D64, D64) \
     ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56, D64, D64)
 
 #define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
-#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP, WORK, START, FP16, BF16)                              \
-    template <typename T> struct TILE_NAME(DIM, Q, BLOCK) {                                                            \
-        using Element = T;                                                                                             \
-        static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
-        static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
-        static constexpr bool IS_LOOP = BLOCK == LOOP || BLOCK == PAIR, IS_PAIR = BLOCK == PAIR;                       \
-        static constexpr bool IS_FEW = BLOCK == FEW;                                                                   \
-        static constexpr int STEP_TIME = STEP, BLOCK_TIME = WORK, START_TIME = START;                                  \
-        static constexpr Schedule SCHEDULE = IS_BF16<T> ? BF16 : FP16;                                                 \
+#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP, WORK, START, FP16, BF16) \
+    template <typename T> struct TILE_NAME(DIM, Q, BLOCK) { \
+        using Element = T; \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q; \
+        static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16; \
+        static constexpr bool IS_LOOP = BLOCK == LOOP || BLOCK == PAIR, IS_PAIR = BLOCK == PAIR; \
+        static constexpr bool IS_FEW = BLOCK == FEW; \
+        static constexpr int STEP_TIME = STEP, BLOCK_TIME = WORK, START_TIME = START; \
+        static constexpr Schedule SCHEDULE = IS_BF16<T> ? BF16 : FP16; \
     };
 template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;
 enum { ONCE, LOOP, PAIR, FEW };

@@ -5,10 +5,10 @@
 namespace sm90_fwd {
 
 /* Warpgroups that skip different blocks of causal problems do not take turns (ping-pong). */
-#define KERNELS(TILE, PING_PONG)                                                                                       \
-    {                                                                                                                  \
-        fused_fwd_kernel<__half, With<TILE, Dense, Plain>, PING_PONG>,                                                 \
-            fused_fwd_kernel<__nv_bfloat16, With<TILE, Dense, Plain>, PING_PONG>                                       \
+#define KERNELS(TILE, PING_PONG) \
+    { \
+        fused_fwd_kernel<__half, With<TILE, Dense, Plain>, PING_PONG>, \
+            fused_fwd_kernel<__nv_bfloat16, With<TILE, Dense, Plain>, PING_PONG> \
     }
 #define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<With<TILE, Dense, Plain>>::ROTATES_ROWS))
 #define SPLITS_NAME_1 ""
@@ -19,25 +19,25 @@ namespace sm90_fwd {
 #define BLOCKS_NAME_2 "_pair"
 #define BLOCKS_TEXT_1 ""
 #define BLOCKS_TEXT_2 ", two blocks load keys for each other"
-#define SHOWN(D, M, N, KV, SPLITS, BLOCKS)                                                                             \
-    {                                                                                                                  \
-        "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS BLOCKS_NAME_##BLOCKS, #M                               \
+#define SHOWN(D, M, N, KV, SPLITS, BLOCKS) \
+    { \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS BLOCKS_NAME_##BLOCKS, #M \
             " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS BLOCKS_TEXT_##BLOCKS \
     }
-#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER)                              \
-    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), DIM, 1,                                                              \
-      sizeof(SharedStorage<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>)},                      \
-     ROWS,                                                                                                             \
-     BLOCKS,                                                                                                           \
-     Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::THREADS,                              \
-     KEYS,                                                                                                             \
-     COST,                                                                                                             \
-     START,                                                                                                            \
-     Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::HAS_PARTS,                            \
-     true,                                                                                                             \
-     false,                                                                                                            \
-     false,                                                                                                            \
-     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \
+#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER) \
+    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), DIM, 1, \
+      sizeof(SharedStorage<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>)}, \
+     ROWS, \
+     BLOCKS, \
+     Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::THREADS, \
+     KEYS, \
+     COST, \
+     START, \
+     Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::HAS_PARTS, \
+     true, \
+     false, \
+     false, \
+     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true), \
       CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS))}},
 
 } // namespace sm90_fwd

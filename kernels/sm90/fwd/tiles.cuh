@@ -46,24 +46,24 @@ constexpr Schedule SCHEDULE_D128 = {true, true, true, false, false, false},
  * thread blocks that load keys for each other, of adjacent rows (pair.cuh); time for a row and key in per cent of
  * that of the first tile of the head_dim; time of a causal tile apart from its keys, in keys; the order of the main
  * loop. Times are those of bursts, but of pairs those of steady load. docs/kernels/sm90_fwd.md. */
-#define FWD_TILES_D128(ROW)                                                                                            \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130, SCHEDULE_D128)                                                \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 2, 97, 175, SCHEDULE_D128_PAIR)                                            \
+#define FWD_TILES_D128(ROW) \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130, SCHEDULE_D128) \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 2, 97, 175, SCHEDULE_D128_PAIR) \
     ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 1, 120, 320, SCHEDULE_SPLIT)
-#define FWD_TILES_D64(ROW)                                                                                             \
-    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 1, 100, 170, SCHEDULE_D64_N128)                                              \
-    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 1, 99, 160, SCHEDULE_D64_N64)                                                 \
-    ROW(64, 256, 64, 8, 1, AFTER_EXP, 0, 2, 98, 197, SCHEDULE_D64_PAIR)                                                \
-    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 1, 104, 320, SCHEDULE_SPLIT)                                                 \
+#define FWD_TILES_D64(ROW) \
+    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 1, 100, 170, SCHEDULE_D64_N128) \
+    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 1, 99, 160, SCHEDULE_D64_N64) \
+    ROW(64, 256, 64, 8, 1, AFTER_EXP, 0, 2, 98, 197, SCHEDULE_D64_PAIR) \
+    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 1, 104, 320, SCHEDULE_SPLIT) \
     ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 1, 150, 190, SCHEDULE_SPLIT)
 
 #define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, CLUSTER) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS##C##CLUSTER
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER)                           \
-    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS) {                                                            \
-        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS;         \
-        static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS;                                             \
-        static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP;                                                   \
-        static constexpr Schedule SCHEDULE = ORDER;                                                                    \
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER) \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS) { \
+        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS; \
+        static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS; \
+        static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP; \
+        static constexpr Schedule SCHEDULE = ORDER; \
     };
 FWD_TILES_D128(TILE_STRUCT)
 FWD_TILES_D64(TILE_STRUCT)

@@ -89,12 +89,12 @@ static int draw(const struct record_file *from, int count, enum plot_format form
 static bool has_gnuplot(void) { return system("command -v gnuplot >/dev/null 2>&1") == 0; }
 
 /* Prints a note where a test needs gnuplot and it is not installed. */
-#define NEED_GNUPLOT()                                                                                                 \
-    do {                                                                                                               \
-        if (!has_gnuplot()) {                                                                                          \
-            print_message("skipped: gnuplot absent\n");                                                                \
-            skip();                                                                                                    \
-        }                                                                                                              \
+#define NEED_GNUPLOT() \
+    do { \
+        if (!has_gnuplot()) { \
+            print_message("skipped: gnuplot absent\n"); \
+            skip(); \
+        } \
     } while (0)
 
 /* A file of rows made here. */

@@ -81,11 +81,11 @@ static const char *refusal(void)
     return why.text;
 }
 
-#define REFUSED(change, words)                                                                                         \
-    do {                                                                                                               \
-        fresh(NULL);                                                                                                   \
-        change;                                                                                                        \
-        assert_has(refusal(), words);                                                                                  \
+#define REFUSED(change, words) \
+    do { \
+        fresh(NULL); \
+        change; \
+        assert_has(refusal(), words); \
     } while (0)
 
 static void refuses_in_words(void **state)

@@ -374,8 +374,8 @@ static inline void poison_cache(struct made *m)
             }
 }
 
-#define BASE(b, hq, hk, q, k, d, is_causal, left, right)                                                               \
-    .batch = b, .q_heads = hq, .kv_heads = hk, .q_len = q, .kv_len = k, .head_dim = d, .causal = is_causal,            \
+#define BASE(b, hq, hk, q, k, d, is_causal, left, right) \
+    .batch = b, .q_heads = hq, .kv_heads = hk, .q_len = q, .kv_len = k, .head_dim = d, .causal = is_causal, \
     .window_left = left, .window_right = right, .scale = 0.3f
 #define ANY BASE(3, 4, 2, 70, 90, 16, false, -1, -1)
 #define CAUSAL BASE(3, 4, 2, 70, 90, 16, true, -1, -1)
@@ -385,7 +385,7 @@ static inline void poison_cache(struct made *m)
 #define MIXED .lengths = ATTN_CACHE, .total_q = 1 /* new rows of several lengths; `make` says how many */
 #define MASK(rows, planes, heads) .mask_block = rows, .mask_batch = planes, .mask_heads = heads
 #define NARROW_CACHE(type, of_q) .cache_dtype = type, .dtype = of_q, .quant_scale = ATTN_SCALE_HEAD
-#define EIGHT(type, mode, block)                                                                                       \
+#define EIGHT(type, mode, block) \
     .dtype = type, .out_dtype = ATTN_BF16, .quant_scale = ATTN_SCALE_##mode, .scale_block = block
 
 #endif

@@ -132,11 +132,11 @@ static void set_is_the_published_one(void **state)
     assert_int_equal(report_set_index(row), 15);
     row->key.seed = 7;
     assert_int_equal(report_set_index(row), 15);
-#define ALTERED(change)                                                                                                \
-    do {                                                                                                               \
-        struct record_row other = *row;                                                                                \
-        other.key.change;                                                                                              \
-        assert_int_equal(report_set_index(&other), -1);                                                                \
+#define ALTERED(change) \
+    do { \
+        struct record_row other = *row; \
+        other.key.change; \
+        assert_int_equal(report_set_index(&other), -1); \
     } while (0)
     ALTERED(batch = 2);
     ALTERED(q_heads = 8);
@@ -337,10 +337,10 @@ static void labels_and_prices(void **state)
     write_record(2, "Another", "r2", "1");
     snprintf(first, sizeof first, "A=%s", data[0]);
     snprintf(second, sizeof second, "A=%s", data[1]);
-#define STATUS(want, price, ...)                                                                                       \
-    do {                                                                                                               \
-        const char *const words[] = {__VA_ARGS__};                                                                     \
-        assert_int_equal(read_arguments((int)(sizeof words / sizeof words[0]), words, price, &read), want);            \
+#define STATUS(want, price, ...) \
+    do { \
+        const char *const words[] = {__VA_ARGS__}; \
+        assert_int_equal(read_arguments((int)(sizeof words / sizeof words[0]), words, price, &read), want); \
     } while (0)
     STATUS(EXIT_OK, NULL, data[0], data[2]);
     assert_string_equal(read.labels[0].name, "H200");

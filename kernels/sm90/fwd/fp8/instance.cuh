@@ -4,24 +4,24 @@
 
 namespace sm90_fp8 {
 
-#define FP8_KERNELS(T, TILE)                                                                                           \
-    {                                                                                                                  \
-        {fused_fp8_kernel<T, With<TILE, false, false>>, fused_fp8_kernel<T, With<TILE, false, true>>},                 \
-        {                                                                                                              \
-            fused_fp8_kernel<T, With<TILE, true, false>>, fused_fp8_kernel<T, With<TILE, true, true>>                  \
-        }                                                                                                              \
+#define FP8_KERNELS(T, TILE) \
+    { \
+        {fused_fp8_kernel<T, With<TILE, false, false>>, fused_fp8_kernel<T, With<TILE, false, true>>}, \
+        { \
+            fused_fp8_kernel<T, With<TILE, true, false>>, fused_fp8_kernel<T, With<TILE, true, true>> \
+        } \
     }
-#define FP8_TILE_ROW(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, COST, START)                                \
-    {{{"fp8_d" #DIM "_m" #ROWS "n" #KEYS,                                                                              \
-       #ROWS " x " #KEYS " tile, 64 rows a warpgroup, 8 bits, " #OF_K " stages of K, " #OF_V " of V transposed"},      \
-      DIM,                                                                                                             \
-      1,                                                                                                               \
-      sizeof(SharedStorage<With<FP8_TILE_NAME(DIM, ROWS), false, false>>)},                                            \
-     ROWS,                                                                                                             \
-     Traits<With<FP8_TILE_NAME(DIM, ROWS), false, false>>::THREADS,                                                    \
-     KEYS,                                                                                                             \
-     COST,                                                                                                             \
-     START,                                                                                                            \
+#define FP8_TILE_ROW(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, COST, START) \
+    {{{"fp8_d" #DIM "_m" #ROWS "n" #KEYS, \
+       #ROWS " x " #KEYS " tile, 64 rows a warpgroup, 8 bits, " #OF_K " stages of K, " #OF_V " of V transposed"}, \
+      DIM, \
+      1, \
+      sizeof(SharedStorage<With<FP8_TILE_NAME(DIM, ROWS), false, false>>)}, \
+     ROWS, \
+     Traits<With<FP8_TILE_NAME(DIM, ROWS), false, false>>::THREADS, \
+     KEYS, \
+     COST, \
+     START, \
      {FP8_KERNELS(e4m3, FP8_TILE_NAME(DIM, ROWS)), FP8_KERNELS(e5m2, FP8_TILE_NAME(DIM, ROWS))}},
 
 } // namespace sm90_fp8

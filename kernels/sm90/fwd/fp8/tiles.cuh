@@ -21,17 +21,17 @@ constexpr int O_PANEL_COLUMNS = 64, O_PANEL_BYTES = 16 * 128; /* of O: what a wa
  * columns of Q are kept in registers; whether the second product of a block runs beside S of the next one; time for a
  * row and key in per cent of that of the first tile of the head_dim; time of a tile apart from its keys, in keys. */
 #define FP8_TILES_D128(ROW) ROW(128, 128, 128, 4, 2, 3, 0, true, 100, 200)
-#define FP8_TILES_D64(ROW)                                                                                             \
-    ROW(64, 192, 128, 5, 2, 4, 0, false, 100, 200)                                                                     \
+#define FP8_TILES_D64(ROW) \
+    ROW(64, 192, 128, 5, 2, 4, 0, false, 100, 200) \
     ROW(64, 128, 128, 5, 2, 4, 2, true, 105, 200)
 
 #define FP8_TILE_NAME(DIM, ROWS) Fp8D##DIM##M##ROWS
-#define FP8_TILE_STRUCT(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, COST, START)                             \
-    struct FP8_TILE_NAME(DIM, ROWS) {                                                                                  \
-        using Work = Dense;                                                                                            \
-        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, CLUSTER = 1;                              \
-        static constexpr int K_STAGES = OF_K, RAW_STAGES = OF_RAW, V_STAGES = OF_V, Q_REGISTER_STEPS = Q_STEPS;        \
-        static constexpr bool OVERLAPS = BESIDE;                                                                       \
+#define FP8_TILE_STRUCT(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, COST, START) \
+    struct FP8_TILE_NAME(DIM, ROWS) { \
+        using Work = Dense; \
+        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, CLUSTER = 1; \
+        static constexpr int K_STAGES = OF_K, RAW_STAGES = OF_RAW, V_STAGES = OF_V, Q_REGISTER_STEPS = Q_STEPS; \
+        static constexpr bool OVERLAPS = BESIDE; \
     };
 FP8_TILES_D128(FP8_TILE_STRUCT)
 FP8_TILES_D64(FP8_TILE_STRUCT)

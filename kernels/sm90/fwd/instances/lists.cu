@@ -26,22 +26,22 @@ using D128 = With<ListsD128, Lists, Plain>;
 using D64 = With<ListsD64, Lists, Plain>;
 using D64Split = With<ListsD64Split, Lists, Plain>;
 
-#define LISTS_KERNELS(TILE, PING_PONG)                                                                                 \
-    {                                                                                                                  \
-        fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>                    \
+#define LISTS_KERNELS(TILE, PING_PONG) \
+    { \
+        fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG> \
     }
-#define LISTS_ROW(NAME, TILE, COST, SUMMARY)                                                                           \
-    {{{NAME, SUMMARY "; block masks, not dense attention"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)},           \
-     TILE::BLOCK_M,                                                                                                    \
-     1,                                                                                                                \
-     Traits<TILE>::THREADS,                                                                                            \
-     TILE::BLOCK_N,                                                                                                    \
-     COST,                                                                                                             \
-     0,                                                                                                                \
-     false,                                                                                                            \
-     false,                                                                                                            \
-     false,                                                                                                            \
-     true,                                                                                                             \
+#define LISTS_ROW(NAME, TILE, COST, SUMMARY) \
+    {{{NAME, SUMMARY "; block masks, not dense attention"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)}, \
+     TILE::BLOCK_M, \
+     1, \
+     Traits<TILE>::THREADS, \
+     TILE::BLOCK_N, \
+     COST, \
+     0, \
+     false, \
+     false, \
+     false, \
+     true, \
      {LISTS_KERNELS(TILE, true), LISTS_KERNELS(TILE, (!Traits<TILE>::ROTATES_ROWS))}},
 
 extern "C" const struct fused_sm90_fwd_tile fused_sm90_fwd_lists[] = {

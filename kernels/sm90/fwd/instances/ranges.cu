@@ -19,19 +19,19 @@ using D64 = With<TILE_NAME(64, 256, 64, 5, 1, 1), Ranges, Plain>;
 using D128Softcap = With<RangesD128, Ranges, Softcap>;
 using D64Softcap = With<SoftcapD64, Ranges, Softcap>;
 
-#define RANGES_ROW(NAME, TILE, PING_PONG, HAS_SOFTCAP, SUMMARY)                                                        \
-    {{{NAME, SUMMARY "; windows, packed lengths"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)},                    \
-     TILE::BLOCK_M,                                                                                                    \
-     1,                                                                                                                \
-     Traits<TILE>::THREADS,                                                                                            \
-     TILE::BLOCK_N,                                                                                                    \
-     100,                                                                                                              \
-     0,                                                                                                                \
-     false,                                                                                                            \
-     false,                                                                                                            \
-     HAS_SOFTCAP,                                                                                                      \
-     false,                                                                                                            \
-     {{fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>},                   \
+#define RANGES_ROW(NAME, TILE, PING_PONG, HAS_SOFTCAP, SUMMARY) \
+    {{{NAME, SUMMARY "; windows, packed lengths"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)}, \
+     TILE::BLOCK_M, \
+     1, \
+     Traits<TILE>::THREADS, \
+     TILE::BLOCK_N, \
+     100, \
+     0, \
+     false, \
+     false, \
+     HAS_SOFTCAP, \
+     false, \
+     {{fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>}, \
       {fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>}}},
 
 /* Dense attention. */
@@ -40,23 +40,23 @@ struct SoftcapPairD64 : TILE_NAME(64, 256, 64, 8, 1, 2) {
     static constexpr Schedule SCHEDULE = {false, false, false, true, true, false};
 };
 
-#define SOFTCAP_KERNELS(TILE, PING_PONG)                                                                               \
-    {                                                                                                                  \
-        fused_fwd_kernel<__half, With<TILE, Dense, Softcap>, PING_PONG>,                                               \
-            fused_fwd_kernel<__nv_bfloat16, With<TILE, Dense, Softcap>, PING_PONG>                                     \
+#define SOFTCAP_KERNELS(TILE, PING_PONG) \
+    { \
+        fused_fwd_kernel<__half, With<TILE, Dense, Softcap>, PING_PONG>, \
+            fused_fwd_kernel<__nv_bfloat16, With<TILE, Dense, Softcap>, PING_PONG> \
     }
-#define SOFTCAP_ROW(NAME, TILE, COST, START, SUMMARY)                                                                  \
-    {{{NAME, SUMMARY "; softcap"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<With<TILE, Dense, Softcap>>)},              \
-     TILE::BLOCK_M,                                                                                                    \
-     TILE::CLUSTER,                                                                                                    \
-     Traits<With<TILE, Dense, Softcap>>::THREADS,                                                                      \
-     TILE::BLOCK_N,                                                                                                    \
-     COST,                                                                                                             \
-     START,                                                                                                            \
-     Traits<With<TILE, Dense, Softcap>>::HAS_PARTS,                                                                    \
-     true,                                                                                                             \
-     true,                                                                                                             \
-     false,                                                                                                            \
+#define SOFTCAP_ROW(NAME, TILE, COST, START, SUMMARY) \
+    {{{NAME, SUMMARY "; softcap"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<With<TILE, Dense, Softcap>>)}, \
+     TILE::BLOCK_M, \
+     TILE::CLUSTER, \
+     Traits<With<TILE, Dense, Softcap>>::THREADS, \
+     TILE::BLOCK_N, \
+     COST, \
+     START, \
+     Traits<With<TILE, Dense, Softcap>>::HAS_PARTS, \
+     true, \
+     true, \
+     false, \
      {SOFTCAP_KERNELS(TILE, true), SOFTCAP_KERNELS(TILE, (!Traits<With<TILE, Dense, Softcap>>::ROTATES_ROWS))}},
 
 extern "C" const struct fused_sm90_fwd_tile fused_sm90_fwd_ranges[] = {
