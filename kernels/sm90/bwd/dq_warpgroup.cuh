@@ -171,8 +171,8 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             const int buffer = step % 2;
             const int semaphore_tile = DETERMINISTIC ? tile - (in_head + first_tile) % S::SEMAPHORE_TILES : 0;
             mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
-            if constexpr (Tile::Work::HAS_LISTS)
-                tile = keep_uniform(smem.work[0].noted[step % Tile::Work::NOTED].index);
+            if constexpr (S::NOTES_STEPS)
+                tile = keep_uniform(smem.work[0].noted[step % NOTED_STEPS].index);
             if (S::TAKES_MORE && !S::V_IN_REGISTERS && warp == 0 && step == end - 1)
                 producer.load_next_k(smem, params, slot);
 #pragma unroll
@@ -223,7 +223,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
                 add_dq(smem, params, tile, step, S::LAST_PASS, warp);
             before = tile;
             --tile;
-            if (!Tile::Work::HAS_LISTS && --in_head < 0) { /* the next head */
+            if (!S::NOTES_STEPS && --in_head < 0) { /* the next head */
                 in_head = Tile::Work::last_tile(params, work.begin_tile) - keep_uniform(work.first_tile[0]);
                 tile += head_tiles<Tile>(params) + in_head + 1;
             }

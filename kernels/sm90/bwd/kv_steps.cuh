@@ -115,7 +115,7 @@ template <typename Tile> struct Walk {
     {
         ++step;
         pipeline.advance();
-        if constexpr (Tile::Work::HAS_LISTS)
+        if constexpr (Traits<Tile>::NOTES_STEPS)
             return;
         if (--tile < first_tile)
             tile = Tile::Work::last_tile(params, begin_tile);
@@ -125,10 +125,27 @@ template <typename Tile> struct Walk {
      * its data. The steps that it passes over are given their zeros by skip_steps later. */
     __device__ __forceinline__ void wait_next_visible(Smem<Tile> &smem, const Params &params)
     {
-        while (step < end && Tile::Work::passes_over(group, tile, pass_limit))
-            advance(params);
-        if (step < end)
-            mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
+        if constexpr (Traits<Tile>::NOTES_STEPS && !Tile::Work::HAS_LISTS) {
+            /* The tile is noted once its data is there; for steps that are all passed over nobody waits here, as their
+             * stages would have to be released in between. */
+            const bool sees_none = Tile::Work::sees_none(group, pass_limit);
+            while (step < end) {
+                if (sees_none) {
+                    advance(params);
+                    continue;
+                }
+                mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
+                tile = keep_uniform(smem.work[0].noted[step % NOTED_STEPS].tile);
+                if (!Tile::Work::passes_over(group, tile, pass_limit))
+                    return;
+                advance(params);
+            }
+        } else {
+            while (step < end && Tile::Work::passes_over(group, tile, pass_limit))
+                advance(params);
+            if (step < end)
+                mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
+        }
     }
 };
 
@@ -252,7 +269,7 @@ template <typename Tile>
 __device__ __forceinline__ int masked_tile(Smem<Tile> &smem, const Params &params, const Walk<Tile> &at)
 {
     if constexpr (Tile::Work::HAS_LISTS) /* for the diagonal alone */
-        return params.causal ? keep_uniform(smem.work[0].noted[at.step % Tile::Work::NOTED].tile) : 0;
+        return params.causal ? keep_uniform(smem.work[0].noted[at.step % NOTED_STEPS].tile) : 0;
     return at.tile;
 }
 

@@ -17,14 +17,9 @@ namespace sm90_bwd {
 struct Lists : Dense {
     static constexpr bool IS_DENSE = false, HAS_LISTS = true;
 
-    /* A tile of queries: of its head, and in stats and dq_sum. */
-    struct Step {
-        int tile, index;
-    };
-    static constexpr int NOTED = 8; /* steps; what is enough: note_step (producer.cuh) */
-
     struct WorkTile : fused_sm90_bwd_work_tile {
-        Step noted[NOTED]; /* of the first slot; behind what the copy engine brings. Steps of all work tiles */
+        NotedStep
+            noted[NOTED_STEPS]; /* of the first slot; behind what the copy engine brings. Steps of all work tiles */
     };
 
     __device__ __forceinline__ static bool passes_over(int, int, int) { return false; }

@@ -17,6 +17,13 @@ namespace sm90_bwd {
 using namespace device;
 using WorkTile = fused_sm90_bwd_work_tile;
 
+/* A step as the producer notes it for the others, where its tile of queries does not follow from the step before, or
+ * registers are few (Traits::NOTES_STEPS): of its head, and in stats and dq_sum. */
+struct NotedStep {
+    int tile, index;
+};
+constexpr int NOTED_STEPS = 8; /* what is enough: note_step (producer.cuh) */
+
 /* Dense attention, full or causal, of sequences of the same lengths: all tiles of queries from the first that sees a
  * key on see it. */
 struct Dense {

@@ -2,7 +2,6 @@
  * step Q, dO and the row statistics. It is up to one work tile ahead of the warpgroups that compute. In a pair
  * (pair.cuh) that of rank 0 takes the work tiles and loads Q of both blocks, that of rank 1 dO. */
 #pragma once
-
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/grid_order.cuh"
@@ -121,7 +120,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             if (elect_one())
                 load_stats<Tile, RANK>(smem, params, smem.work[slot], batch_of(smem), head, tile, 0,
                                        &smem.first_stats_full);
-            count_step(params);
+            count_step(smem, params);
         }
         next = READY;
     }
@@ -143,7 +142,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             note_step(smem, params);
             load_rows<Tile, RANK>(smem, params, smem.work[slot], batch_of(smem), head, tile, filled.stage);
         }
-        count_step(params);
+        count_step(smem, params);
     }
 
     /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded
@@ -203,10 +202,15 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
 
   private:
     /* A step has been loaded. */
-    __device__ __forceinline__ void count_step(const Params &params)
+    __device__ __forceinline__ void count_step(const Smem<Tile> &smem, const Params &params)
     {
         if constexpr (Tile::Work::HAS_LISTS) {
             tile = UNKNOWN_TILE;
+        } else if constexpr (S::NOTES_STEPS) { /* without registers for what the work tile says */
+            if (--tile < smem.work[slot].first_tile[0]) {
+                tile = smem.work[slot].begin_tile;
+                ++head;
+            }
         } else if (--tile < first_tile) {
             tile = Tile::Work::last_tile(params, begin_tile);
             ++head;
@@ -236,19 +240,23 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     /* The thread that loads a step, ahead of its loads, whose barrier it then arrives at. */
     __device__ __forceinline__ void note_step(Smem<Tile> &smem, const Params &params)
     {
-        if constexpr (Tile::Work::HAS_LISTS) {
+        if constexpr (S::NOTES_STEPS) {
             /* The slowest warp of the dQ warpgroup is at a step while the KV warps, with two buffers of dS, have
              * released the stage of the next one. */
-            constexpr int NOTED = Tile::Work::NOTED;
+            constexpr int NOTED = NOTED_STEPS;
             static_assert(NOTED >= S::STAGES + 2 && (NOTED & (NOTED - 1)) == 0, "steps that are read later");
-            smem.work[0].noted[loaded % NOTED] = {tile, tile_index<Tile>(params, batch_of(smem), head, tile)};
+            smem.work[0].noted[loaded % NOTED] = {
+                tile, tile_index<Tile>(params, smem.work[slot], batch_of(smem), head, tile)};
         }
     }
 
     __device__ __forceinline__ void find_next(Smem<Tile> &smem, const Params &params,
                                               const PipelineState<S::WORK_SLOTS> &now)
     {
-        const int to = (now.stage + 1) % S::WORK_SLOTS;
+        int stage = now.stage;
+        if constexpr (S::NOTES_STEPS && !Tile::Work::HAS_LISTS)
+            stage = forget(stage); /* what follows from it is computed again at every use */
+        const int to = (stage + 1) % S::WORK_SLOTS;
         if (next == UNKNOWN) {
             if (threadIdx.x % LANES == 0 && RANK == 0)
                 number = static_cast<int>(S::IS_PAIR ? gridDim.x / 2 : gridDim.x) + atomicAdd(params.taken, 1);

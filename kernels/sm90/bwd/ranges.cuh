@@ -15,13 +15,16 @@ struct Ranges {
     static constexpr bool IS_DENSE = false, HAS_LISTS = false;
     struct StepList {};
 
-    struct alignas(16) WorkTile : fused_sm90_bwd_work_tile { /* a multiple of 16 bytes, for the copy engine */
-        int shift, kv_len;                                   /* of the sequence; shift: kv_len - q_len */
+    struct alignas(16) Listed : fused_sm90_bwd_work_tile { /* a multiple of 16 bytes, for the copy engine */
+        int shift, kv_len;                                 /* of the sequence; shift: kv_len - q_len */
         int q_row, k_row, q_end, k_end, wrap; /* coordinates of row 0 and key 0 (tensor_map_encode_ranges) */
         int first_q_tile;                     /* of the sequence, in stats and dq_sum, of query head 0 */
         int highest_of_first;                 /* the highest tile that sees a key of the first KV warpgroup, or -1 */
     };
-    using Listed = WorkTile;
+    struct WorkTile : Listed {
+        alignas(16) NotedStep noted[NOTED_STEPS]; /* of the first slot; behind all that the copy engine brings, padding
+                                                     too */
+    };
 
     /* As seen from the warpgroup's first key: the query that it is the diagonal of, and how many keys there are from it
      * on. In place of that key, so that they take one register more. */
@@ -38,14 +41,14 @@ struct Ranges {
      * end there is none (SKIPPED). */
     template <typename Tile> __device__ __forceinline__ static WorkTile work_tile(const Params &params, int number)
     {
-        return work_tile<Tile::HEAD_DIM, Tile::Q_TILE>(params, number);
+        return {listed_work_tile<Tile::HEAD_DIM, Tile::Q_TILE>(params, number), {}};
     }
     template <int HEAD_DIM, int Q_TILE>
-    __device__ __forceinline__ static WorkTile work_tile(const Params &params, int number)
+    __device__ __forceinline__ static Listed listed_work_tile(const Params &params, int number)
     {
         constexpr int ROWS = ROW_BLOCK_ROWS<HEAD_DIM>, BLOCK_TILES = ROWS / Q_TILE;
         const bool is_packed = params.lengths.cu_seqlens_q != NULL;
-        WorkTile work = {};
+        Listed work = {};
 
         work.number = number;
         if (is_packed) {
@@ -88,7 +91,7 @@ struct Ranges {
         const family::TileRange second =
             family::row_tiles_of(params.window, s, work.kv_tile * KV_TILE + KV_TILE / 2, KV_TILE / 2, Q_TILE);
         work.first_tile[0] = all.first;
-        work.first_tile[1] = second.first < second.end ? second.first : all.end;
+        work.first_tile[1] = second.first < second.end ? second.first : INT_MAX;
         work.begin_tile = all.end - 1;
         work.steps = (all.end - all.first) * params.group;
         work.parts = 1;
@@ -116,6 +119,11 @@ struct Ranges {
     __device__ __forceinline__ static bool passes_over(int group, int tile, int limit)
     {
         return group == 0 ? tile > limit : tile < limit;
+    }
+    /* Whether it passes over all steps. */
+    __device__ __forceinline__ static bool sees_none(int group, int limit)
+    {
+        return group == 0 ? limit < 0 : limit == INT_MAX;
     }
 
     __device__ __forceinline__ static int last_tile(const Params &, int begin_tile) { return begin_tile; }

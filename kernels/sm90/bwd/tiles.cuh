@@ -103,6 +103,10 @@ template <typename Tile> struct Traits {
     static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */
     static constexpr int WORK_SLOTS = TAKES_MORE ? 4 : 1;
+    /* Whether the producer notes which tile of queries a step has (NotedStep): in loops of ranges at head_dim 128 its
+     * warpgroup has no registers to follow it. */
+    static constexpr bool NOTES_STEPS =
+        Tile::Work::HAS_LISTS || (TAKES_MORE && !Tile::Work::IS_DENSE && Tile::HEAD_DIM == 128);
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     /* FEW: the dQ warpgroup keeps all of dQ in registers. */
     static constexpr int KV_REGISTERS = Tile::IS_FEW ? 200 : 216, DQ_REGISTERS = Tile::IS_FEW ? 96 : 72;

@@ -11,8 +11,9 @@ template <typename T> struct RangesD128 : TILE_NAME(128, 64, ONCE)<T> {
 
 #define RANGES_TEXT "; windows and packed lengths"
 
-/* Blocks that take one tile of keys after the other have no registers left at d128 for the coordinates of ranges. */
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_ranges[] = {
+    row_of<TILE_NAME(128, 64, LOOP), Ranges, Plain>("bwd_ranges_d128_k128q64_loop",
+                                                    "128 keys x 64 queries" LOOP_TEXT RANGES_TEXT),
     row_of<RangesD128, Ranges, Plain>("bwd_ranges_d128_k128q64", "128 keys x 64 queries" RANGES_TEXT),
     row_of<TILE_NAME(64, 128, LOOP), Ranges, Plain>("bwd_ranges_d64_k128q128_loop",
                                                     "128 keys x 128 queries" LOOP_TEXT RANGES_TEXT),
