@@ -86,8 +86,10 @@ static double estimated_time(const struct attn_request *request, const struct at
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
-    if (!tile->is_dense) /* one for each head_dim, and where there is one its loop */
-        return tile->q.takes_more ? 1 : 2;
+    if (!tile->is_dense) { /* of each head_dim one and its loop, which windows gain from at head_dim 64 alone */
+        const bool loops = p->head_dim == 64 || p->lengths == ATTN_PACKED || tile->has_lists;
+        return tile->q.takes_more == loops ? 1 : 2;
+    }
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
     const double time = sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
