@@ -357,12 +357,13 @@ static void invariant_decode_has_no_splits(void **state)
     assert_string_equal(why.text, "takes the invariant mode without splits and without a variant");
 }
 
-/* 16 query rows or fewer have tiles of their own, unless the rows of a sequence's neighbours would decide; of clusters
- * where there is little to read. */
+/* 16 query rows or fewer have tiles of their own, unless the rows of a sequence's neighbours would decide; clusters
+ * have what is asked of them by name. */
 static void few_rows_have_a_decode_tile(void **state)
 {
     struct attn_problem p = dense;
     struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD};
+    struct attn_message why;
     (void)state;
     p.lengths = ATTN_CACHE, p.dtype = ATTN_BF16, p.head_dim = 128, p.kv_len = 5000, p.q_len = 8;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
@@ -381,27 +382,21 @@ static void few_rows_have_a_decode_tile(void **state)
     request.invariant = false;
     p.total_q = 0, p.q_len = 1, p.q_heads = 32, p.kv_heads = 8, p.batch = 8;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    p.batch = 1;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
-    p.cache_dtype = ATTN_E5M2;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s16_cluster");
-    p.cache_dtype = ATTN_FP32, p.total_q = 1;
+    p.batch = 1, p.kv_len = 1024;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    request.variant = "decode_d128_m16n64_s8_cluster";
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    assert_string_equal(attn_fused_sm90.variant(&request), request.variant);
+    p.total_q = 1;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
     p.total_q = 0, request.splits = 2;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    request.splits = 0, p.kv_len = 32768;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
-    p.kv_len = 40000;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    p.batch = 4, p.kv_len = 2000;
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
-    p.kv_len = 2100; /* sequences that are shorter could leave most blocks idle */
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    p.batch = 1, p.kv_heads = 1, p.kv_len = 8192; /* two tiles of rows, which read the same keys */
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    request.splits = 0, p.kv_heads = 1; /* two tiles of rows, which read the same keys */
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
     p.q_heads = 24; /* of which the second tile has not all rows */
-    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    p.q_heads = 32, p.kv_len = 32768; /* there are 16 blocks in clusters */
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    request.variant = NULL;
+    p.q_heads = 32, p.kv_len = 32768;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     p.batch = 9; /* so many keys are not read twice */
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
