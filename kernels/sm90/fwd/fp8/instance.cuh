@@ -4,14 +4,14 @@
 
 namespace sm90_fp8 {
 
-#define FP8_KERNELS(T, TILE) \
+#define FP8_KERNELS(T, TILE, SHORT) \
     { \
-        {fused_fp8_kernel<T, With<TILE, false, false>>, fused_fp8_kernel<T, With<TILE, false, true>>}, \
+        {fused_fp8_kernel<T, With<TILE, false, false>>, fused_fp8_kernel<T, With<TILE, false, SHORT>>}, \
         { \
-            fused_fp8_kernel<T, With<TILE, true, false>>, fused_fp8_kernel<T, With<TILE, true, true>> \
+            fused_fp8_kernel<T, With<TILE, true, false>>, fused_fp8_kernel<T, With<TILE, true, SHORT>> \
         } \
     }
-#define FP8_TILE_ROW(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, COST, START) \
+#define FP8_TILE_ROW(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, SHORT, COST, START) \
     {{{"fp8_d" #DIM "_m" #ROWS "n" #KEYS, \
        #ROWS " x " #KEYS " tile, 64 rows a warpgroup, 8 bits, " #OF_K " stages of K, " #OF_V " of V transposed"}, \
       DIM, \
@@ -22,6 +22,6 @@ namespace sm90_fp8 {
      KEYS, \
      COST, \
      START, \
-     {FP8_KERNELS(e4m3, FP8_TILE_NAME(DIM, ROWS)), FP8_KERNELS(e5m2, FP8_TILE_NAME(DIM, ROWS))}},
+     {FP8_KERNELS(e4m3, FP8_TILE_NAME(DIM, ROWS), SHORT), FP8_KERNELS(e5m2, FP8_TILE_NAME(DIM, ROWS), SHORT)}},
 
 } // namespace sm90_fp8

@@ -31,7 +31,7 @@ typedef void (*fused_sm90_fp8_kernel)(struct fused_sm90_fp8_params);
 struct fused_sm90_fp8_tile {
     struct attn_tile tile;
     int block_m, threads, block_n, cost, start;
-    fused_sm90_fp8_kernel kernels[2][2][2]; /* [e5m2][scales of blocks][fast] */
+    fused_sm90_fp8_kernel kernels[2][2][2]; /* [e5m2][scales of blocks][fast]; where that is no faster, sums in fp32 */
 };
 
 /* fp8/instances/: the tiles of a head_dim; each list ends with a row without a name. */
