@@ -382,7 +382,7 @@ static void few_rows_have_a_decode_tile(void **state)
     request.invariant = false;
     p.total_q = 0, p.q_len = 1, p.q_heads = 32, p.kv_heads = 8, p.batch = 8;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    p.batch = 1, p.kv_len = 1024;
+    p.batch = 1, p.kv_len = 1024, p.quant_scale = dense.quant_scale;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     request.variant = "decode_d128_m16n64_s8_cluster";
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
