@@ -21,35 +21,24 @@ Exit codes: 0 the bars are reached, 1 one is not, 2 usage, 6 no device or a poin
 cannot be written.
 """
 
-import argparse
-import csv
-import importlib.util
 import itertools
 import math
-import os
 import statistics
 import sys
 
-from pytorch_rounds import Failure, Rounds, measured_ratio, run_fabench
+from fa3_rounds import Flash3, counts_of, parser_of, run, shapes_of
+from pytorch_rounds import Failure, measured_ratio, run_fabench
 
 HEAD_DIM, DTYPE, LEAST = 128, "bf16", 0.99
 COLUMNS = ["q_heads", "kv_heads", "batch", "kv_len", "page_size", "q_len", "mb", "us", "fa3_us", "pct_of_read",
            "fa3_pct_of_read", "ratio"]
 
 
-class Flash3(Rounds):
-    """FlashAttention-3 from the wheel."""
+class Decode(Flash3):
+    """FlashAttention-3's forward against a cache."""
 
-    def __init__(self, library, samples, warmup_ms, min_time_ms):
-        super().__init__(samples, warmup_ms, min_time_ms)
-        spec = None if library else importlib.util.find_spec("fa3_fwd")
-        if not library and not (spec and spec.submodule_search_locations):
-            raise Failure(6, "there is no package fa3_fwd: python3 -m pip install fa3-fwd==0.0.3")
-        path = library or os.path.join(list(spec.submodule_search_locations)[0], "_C.abi3.so")
-        try:
-            self.torch.ops.load_library(path)
-        except OSError as error:
-            raise Failure(6, f"{path}: {error}") from error
+    def __init__(self, options):
+        super().__init__(options)
         self.cache = None
 
     def gemm(self, dtype, stream):
@@ -139,52 +128,21 @@ def summarise(rows):
     return 6 if len(measured) < len(rows) or not rows else code
 
 
-def counts_of(text):
-    """ "1k,8" as [1024, 8]."""
-    try:
-        counts = [int(word.rstrip("k")) * (1024 if word.endswith("k") else 1) for word in text.split(",")]
-    except ValueError:
-        counts = []
-    if not counts or min(counts) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: whole numbers from 1 on with commas; 1k is 1024")
-    return counts
-
-
-def shapes_of(text):
-    """ "32x8" as [(32, 8)]."""
-    shapes = [tuple(counts_of(pair.replace("x", ","))) for pair in text.split(",")]
-    if any(len(shape) != 2 or shape[0] % shape[1] for shape in shapes):
-        raise argparse.ArgumentTypeError(f"{text}: query x key heads with commas, as 32x8,64x8")
-    return shapes
-
-
 def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fabench", metavar="PATH", required=True, help="the program")
-    parser.add_argument("--impl", default="fused_sm90", metavar="NAME", help="whom [fused_sm90]")
-    parser.add_argument("--library", metavar="FILE", help="_C.abi3.so of the wheel, where it is not installed")
+    parser = parser_of(__doc__)
     parser.add_argument("--shape", type=shapes_of, default=shapes_of("32x8,64x8,32x32,32x1"), metavar="QxK,...")
     parser.add_argument("--batch", type=counts_of, default=[1, 8, 64, 256], metavar="N,...")
     parser.add_argument("--kv-len", type=counts_of, default=counts_of("1k,8k,32k,128k"), metavar="N,...")
     parser.add_argument("--q-len", type=counts_of, default=[1], metavar="N,...", help="new tokens [1]")
     parser.add_argument("--page-size", type=int, default=0, metavar="N", help="of our cache [0]")
     parser.add_argument("--most-gb", type=float, default=9, metavar="X", help="the largest cache, 1e9 bytes [9]")
-    parser.add_argument("--csv", metavar="FILE", help="write a row for each point")
-    parser.add_argument("--samples", type=int, default=30, help="of FlashAttention-3, at least [30]")
-    parser.add_argument("--warmup-ms", type=float, default=50, help="of each measurement, at least [50]")
-    parser.add_argument("--min-time-ms", type=float, default=100, help="of the samples together, at least [100]")
     return parser.parse_args(arguments)
 
 
 def measure_all(options, table):
-    """Row by row, so that a run that is cut leaves what it has measured."""
-    flash3 = Flash3(options.library, options.samples, options.warmup_ms, options.min_time_ms)
-    fabench, rows, points = Fabench(options), [], all_points(options)
+    flash3, fabench, rows, points = Decode(options), Fabench(options), [], all_points(options)
     print(f"{flash3.torch.cuda.get_device_name(0)}, {options.impl} beside FlashAttention-3, {len(points)} points")
     print_row({column: column for column in COLUMNS})
-    writer = csv.DictWriter(table, COLUMNS, restval="", lineterminator="\n") if table else None
-    if writer:
-        writer.writeheader()
     for point in points:
         try:
             row = measure(point, fabench, flash3)
@@ -193,29 +151,9 @@ def measure_all(options, table):
             row = dict(point)
         print_row(row)
         rows.append(row)
-        if writer:
-            writer.writerow(row)
-            table.flush()
+        table.write(row)
     return summarise(rows)
 
 
-def run(options):
-    if not options.csv:
-        return measure_all(options, None)
-    try:
-        with open(options.csv, "w", encoding="utf-8", newline="") as table:
-            return measure_all(options, table)
-    except OSError as error:
-        raise Failure(7, f"{options.csv}: {error.strerror}") from error
-
-
-def main():
-    try:
-        return run(parse_arguments(sys.argv[1:]))
-    except Failure as failure:
-        print(f"decode_vs_fa3: {failure}", file=sys.stderr)
-        return failure.code
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("decode_vs_fa3", parse_arguments(sys.argv[1:]), COLUMNS, measure_all))

@@ -22,13 +22,11 @@ Exit codes: 0 the bars are reached, 1 one is not, 2 usage, 6 no device or a poin
 cannot be written.
 """
 
-import argparse
-import csv
 import itertools
 import math
 import sys
 
-from decode_vs_fa3 import Flash3, counts_of, shapes_of
+from fa3_rounds import Flash3, counts_of, parser_of, run, shapes_of
 from pytorch_rounds import HIDDEN, TOKENS, Failure, run_fabench_for
 
 COLUMNS = ["head_dim", "mask", "n", "q_heads", "kv_heads", "variant", "ms", "fast_ms", "fa3_ms", "tflops",
@@ -39,7 +37,7 @@ class EightBits(Flash3):
     """FlashAttention-3's forward of e4m3."""
 
     def __init__(self, options):
-        super().__init__(options.library, options.samples, options.warmup_ms, options.min_time_ms)
+        super().__init__(options)
         self.launch = None
 
     def gemm(self, dtype, stream):
@@ -125,12 +123,8 @@ def text_of(row):
 
 
 def measure_all(options, table):
-    """Row by row, so that a run that is cut leaves what it has measured."""
     flash3, points, code = EightBits(options), all_points(options), 0
     print(f"{flash3.torch.cuda.get_device_name(0)}, {options.impl} beside FlashAttention-3, e4m3, {len(points)} points")
-    writer = csv.DictWriter(table, COLUMNS, restval="", lineterminator="\n") if table else None
-    if writer:
-        writer.writeheader()
     for point in points:
         try:
             row = measure(options, flash3, point)
@@ -144,45 +138,18 @@ def measure_all(options, table):
         print(f"d{text['head_dim']} {text['mask']:6} {text['n']:6}  {text['tflops']:>7} fast {text['fast_tflops']:>7} "
               f"FA3 {text['fa3_tflops']:>7}  ratio {text['ratio']} fast {text['fast_ratio']}, over fast "
               f"{text['over_fast']}{'  MISSED' if is_missed else ''}", flush=True)
-        if writer:
-            writer.writerow(text)
-            table.flush()
+        table.write(text)
     return code
 
 
 def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fabench", metavar="PATH", required=True, help="the program")
-    parser.add_argument("--impl", default="fused_sm90", metavar="NAME", help="whom [fused_sm90]")
-    parser.add_argument("--library", metavar="FILE", help="_C.abi3.so of the wheel, where it is not installed")
+    parser = parser_of(__doc__)
     parser.add_argument("--d", type=counts_of, default=[128, 64], metavar="N,...", help="head dims [128,64]")
     parser.add_argument("--seqlen", type=counts_of, default=counts_of("1k,4k,16k"), metavar="N,...", help="[1k,4k,16k]")
     parser.add_argument("--shape", type=shapes_of, metavar="QxK,...", help="heads [2048 / head dim, of both]")
-    parser.add_argument("--csv", metavar="FILE", help="write a row for each point")
     parser.add_argument("--once", action="store_true", help="no point is measured again")
-    parser.add_argument("--samples", type=int, default=30, help="of FlashAttention-3, at least [30]")
-    parser.add_argument("--warmup-ms", type=float, default=50, help="of each measurement, at least [50]")
-    parser.add_argument("--min-time-ms", type=float, default=100, help="of the samples together, at least [100]")
     return parser.parse_args(arguments)
 
 
-def run(options):
-    if not options.csv:
-        return measure_all(options, None)
-    try:
-        with open(options.csv, "w", encoding="utf-8", newline="") as table:
-            return measure_all(options, table)
-    except OSError as error:
-        raise Failure(7, f"{options.csv}: {error.strerror}") from error
-
-
-def main():
-    try:
-        return run(parse_arguments(sys.argv[1:]))
-    except Failure as failure:
-        print(f"eight_bits_vs_fa3: {failure}", file=sys.stderr)
-        return failure.code
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("eight_bits_vs_fa3", parse_arguments(sys.argv[1:]), COLUMNS, measure_all))
