@@ -29,98 +29,9 @@
 #include <string.h>
 
 #include "reference/harness/fill.h"
+#include "reference/oracle_product.h"
 
 enum { BLOCK_ROWS = 32, BLOCK_KEYS = 64 };
-enum { PRODUCT_COLS = 256, PRODUCT_DEPTH = 64 }; /* 128 KB of B stay in the second-level cache */
-
-/* ---- matrix product ---------------------------------------------------------------------------------------------- */
-
-/* What is multiplied: the numbers, their absolute values or their squares. */
-enum terms { TERMS_PLAIN, TERMS_ABSOLUTE, TERMS_SQUARED };
-
-/* C += A B of such terms; C is m x n, A(i, t) = a[i * a_row + t * a_col], B and C are row-major. */
-struct product {
-    int64_t m, n, k;
-    const double *a;
-    int64_t a_row, a_col;
-    const double *b;
-    int64_t b_row;
-    double *c;
-    int64_t c_row;
-};
-
-static inline __attribute__((always_inline)) double term(double x, enum terms terms)
-{
-    return terms == TERMS_ABSOLUTE ? fabs(x) : terms == TERMS_SQUARED ? x * x : x;
-}
-
-/* One row of C over one block of columns, `depth` steps of k, four at a time. */
-static inline __attribute__((always_inline)) void row_product(double *c, int64_t n, const double *a, int64_t a_col,
-                                                              const double *b, int64_t b_row, int64_t depth,
-                                                              enum terms terms)
-{
-    int64_t t = 0;
-    for (; t + 4 <= depth; t += 4) {
-        const double a0 = term(a[t * a_col], terms), a1 = term(a[(t + 1) * a_col], terms);
-        const double a2 = term(a[(t + 2) * a_col], terms), a3 = term(a[(t + 3) * a_col], terms);
-        const double *b0 = b + t * b_row, *b1 = b0 + b_row, *b2 = b1 + b_row, *b3 = b2 + b_row;
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++)
-            c[j] += (a0 * term(b0[j], terms) + a1 * term(b1[j], terms)) +
-                    (a2 * term(b2[j], terms) + a3 * term(b3[j], terms));
-    }
-    for (; t < depth; t++) {
-        const double a0 = term(a[t * a_col], terms);
-        const double *b0 = b + t * b_row;
-#pragma omp simd
-        for (int64_t j = 0; j < n; j++)
-            c[j] += a0 * term(b0[j], terms);
-    }
-}
-
-static inline __attribute__((always_inline)) void multiply_body(const struct product *p, enum terms terms)
-{
-    for (int64_t j = 0; j < p->n; j += PRODUCT_COLS) {
-        const int64_t n = p->n - j < PRODUCT_COLS ? p->n - j : PRODUCT_COLS;
-        for (int64_t t = 0; t < p->k; t += PRODUCT_DEPTH) {
-            const int64_t depth = p->k - t < PRODUCT_DEPTH ? p->k - t : PRODUCT_DEPTH;
-            for (int64_t i = 0; i < p->m; i++)
-                row_product(p->c + i * p->c_row + j, n, p->a + i * p->a_row + t * p->a_col, p->a_col,
-                            p->b + t * p->b_row + j, p->b_row, depth, terms);
-        }
-    }
-}
-
-static void multiply_baseline(const struct product *p, enum terms terms)
-{
-    switch (terms) {
-    case TERMS_PLAIN: multiply_body(p, TERMS_PLAIN); return;
-    case TERMS_ABSOLUTE: multiply_body(p, TERMS_ABSOLUTE); return;
-    case TERMS_SQUARED: multiply_body(p, TERMS_SQUARED); return;
-    }
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static void multiply_avx2(const struct product *p, enum terms terms)
-{
-    switch (terms) {
-    case TERMS_PLAIN: multiply_body(p, TERMS_PLAIN); return;
-    case TERMS_ABSOLUTE: multiply_body(p, TERMS_ABSOLUTE); return;
-    case TERMS_SQUARED: multiply_body(p, TERMS_SQUARED); return;
-    }
-}
-#endif
-
-static void multiply(const struct product *p, enum terms terms)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) {
-        multiply_avx2(p, terms);
-        return;
-    }
-#endif
-    multiply_baseline(p, terms);
-}
 
 /* ---- one kv head and the query heads that share it --------------------------------------------------------------- */
 
@@ -289,17 +200,17 @@ static void times_transposed(const struct head *h, const struct block *at, int64
     const int64_t n = h->p->kv_len, keys = at->hi + 1 - at->lo;
     for (int64_t i = 0; i < at->rows && keys > 0; i++)
         memset(c + i * n + at->lo, 0, (size_t)keys * sizeof *c);
-    multiply(&(struct product){.m = at->rows,
-                               .n = keys,
-                               .k = d,
-                               .a = a,
-                               .a_row = d,
-                               .a_col = 1,
-                               .b = xt + at->lo,
-                               .b_row = n,
-                               .c = c + at->lo,
-                               .c_row = n},
-             TERMS_PLAIN);
+    oracle_multiply(&(struct product){.m = at->rows,
+                                      .n = keys,
+                                      .k = d,
+                                      .a = a,
+                                      .a_row = d,
+                                      .a_col = 1,
+                                      .b = xt + at->lo,
+                                      .b_row = n,
+                                      .c = c + at->lo,
+                                      .c_row = n},
+                    TERMS_PLAIN);
 }
 
 /* c [rows][d] = A [rows][keys] times X. */
@@ -308,17 +219,17 @@ static void times_rows(const struct head *h, const struct block *at, int64_t d, 
 {
     const int64_t n = h->p->kv_len;
     memset(c, 0, (size_t)(at->rows * d) * sizeof *c);
-    multiply(&(struct product){.m = at->rows,
-                               .n = d,
-                               .k = at->hi + 1 - at->lo,
-                               .a = a + at->lo,
-                               .a_row = n,
-                               .a_col = 1,
-                               .b = x + at->lo * d,
-                               .b_row = d,
-                               .c = c,
-                               .c_row = d},
-             terms);
+    oracle_multiply(&(struct product){.m = at->rows,
+                                      .n = d,
+                                      .k = at->hi + 1 - at->lo,
+                                      .a = a + at->lo,
+                                      .a_row = n,
+                                      .a_col = 1,
+                                      .b = x + at->lo * d,
+                                      .b_row = d,
+                                      .c = c,
+                                      .c_row = d},
+                    terms);
 }
 
 /* c [keys][d] += A^T times X [rows][d]. */
@@ -326,17 +237,17 @@ static void add_to_keys(const struct head *h, const struct block *at, int64_t d,
                         double *c, enum terms terms)
 {
     const int64_t n = h->p->kv_len;
-    multiply(&(struct product){.m = at->hi + 1 - at->lo,
-                               .n = d,
-                               .k = at->rows,
-                               .a = a + at->lo,
-                               .a_row = 1,
-                               .a_col = n,
-                               .b = x,
-                               .b_row = d,
-                               .c = c,
-                               .c_row = d},
-             terms);
+    oracle_multiply(&(struct product){.m = at->hi + 1 - at->lo,
+                                      .n = d,
+                                      .k = at->rows,
+                                      .a = a + at->lo,
+                                      .a_row = 1,
+                                      .a_col = n,
+                                      .b = x,
+                                      .b_row = d,
+                                      .c = c,
+                                      .c_row = d},
+                    terms);
 }
 
 /* 1 - tanh(x / cap)^2 without a difference of nearly equal numbers. */
