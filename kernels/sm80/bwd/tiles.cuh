@@ -10,21 +10,17 @@ using namespace device;
 
 /* ---- Tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, and that of V; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with
- * WARP_KEYS keys: WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x
- * DQ_COLUMNS of a warp at a time. BLOCKS: the blocks that registers are limited for; IN_STAGES: of Q and dO. DEFER: dQ
- * of a step is computed in the next one, which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the
- * warps compute S and dV, the other half dP and dK (divided.cuh). */
+/* head_dim; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with WARP_KEYS keys:
+ * WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x DQ_COLUMNS of a
+ * warp at a time. BLOCKS: the blocks that registers are limited for; IN_STAGES: of Q and dO. DEFER: dQ of a step is
+ * computed in the next one, which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the warps compute
+ * S and dV, the other half dP and dK (divided.cuh). */
 #define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES, \
                  DEFER, DIVIDE) \
-    BWD_V_TILE(NAME, DIM, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES, \
-               DEFER, DIVIDE)
-#define BWD_V_TILE(NAME, DIM, V_DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, \
-                   IN_STAGES, DEFER, DIVIDE) \
     struct NAME { \
-        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = V_DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, \
-                             WARPS_Q = W_Q, WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, \
-                             DQ_COLUMNS = COLUMNS_OF_DQ, BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32; \
+        static constexpr int HEAD_DIM = DIM, V_HEAD_DIM = DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, WARPS_Q = W_Q, \
+                             WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, DQ_COLUMNS = COLUMNS_OF_DQ, \
+                             BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32; \
         static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE; \
     };
 BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, 2, true, false)
@@ -40,10 +36,18 @@ BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, 2, true, true)
 BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, 2, true, false)
 BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, 2, true, true)
 BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, 1, true, false)
-BWD_V_TILE(Sm80BwdD64V128, 64, 128, 128, 64, 4, 2, 32, 16, 32, 1, 2, true, false)
-BWD_V_TILE(Sm80BwdD64V128Small, 64, 128, 64, 32, 2, 2, 32, 16, 32, 1, 2, true, false)
-BWD_V_TILE(Sm80BwdD192V128, 192, 128, 64, 64, 2, 4, 32, 32, 48, 1, 2, true, true)
-BWD_V_TILE(Sm80BwdD192V128Small, 192, 128, 32, 32, 2, 2, 16, 16, 48, 2, 2, true, false)
+BWD_TILE(Sm80BwdD64TwoWarpsQ, 64, 128, 64, 4, 2, 32, 16, 32, 1, 2, true, false)
+BWD_TILE(Sm80BwdD64TwoWarpsQSmall, 64, 64, 32, 2, 2, 32, 16, 32, 1, 2, true, false)
+
+/* A tile as TILE, with a V of another head dim. */
+#define BWD_V_TILE(NAME, TILE, V_DIM) \
+    struct NAME : TILE { \
+        static constexpr int V_HEAD_DIM = V_DIM; \
+    };
+BWD_V_TILE(Sm80BwdD64V128, Sm80BwdD64TwoWarpsQ, 128)
+BWD_V_TILE(Sm80BwdD64V128Small, Sm80BwdD64TwoWarpsQSmall, 128)
+BWD_V_TILE(Sm80BwdD192V128, Sm80BwdD192, 128)
+BWD_V_TILE(Sm80BwdD192V128Small, Sm80BwdD192Small, 128)
 
 /* What follows from a width: of Q, K, dQ and dK, or of V, O, dO and dV. */
 template <typename Tile, int DIM> struct Width {
