@@ -1,5 +1,5 @@
-/* Which of their kernels fused_sm90's and fused_sm80's decode take for a request, and what they refuse in words. Needs no
- * device. */
+/* Which of their kernels fused_sm90's and fused_sm80's decode take for a request, and what they refuse in words. Needs
+ * no device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
