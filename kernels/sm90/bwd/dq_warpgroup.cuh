@@ -29,11 +29,11 @@ __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t 
     wgmma_commit();
 }
 
-/* Writes a warp's slab of a finished pass to shared memory. */
-__device__ __forceinline__ void store_dq(const float (&dq)[32], uint32_t shared, int lane)
+/* Writes what the copy engine adds of a warp's slab of a finished pass to shared memory. */
+template <int QUADS> __device__ __forceinline__ void store_dq(const float (&dq)[32], uint32_t shared, int lane)
 {
 #pragma unroll
-    for (int i = 0; i < SLAB_QUADS; ++i) {
+    for (int i = 0; i < QUADS; ++i) {
         const float values[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
         store_shared_float4(shared + (i * QUAD_FLOATS + lane * 4) * sizeof(float), values);
     }
@@ -55,20 +55,20 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, i
     if (elect_one()) {
         bulk_reduce_add(params.dq_sum + int64_t(tile) * S::Q_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
                         shared_address(smem.dq.buffers[dq_buffer<Tile>(step, pass)][warp]),
-                        SLAB_FLOATS * sizeof(float));
+                        S::DQ_BUFFER_FLOATS * sizeof(float));
         tma_store_commit();
     }
 }
 
-/* The same from registers. */
-template <typename Tile>
+/* The same from registers, from quad FIRST on. */
+template <typename Tile, int FIRST = 0>
 __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &params, int tile, int pass, int warp,
                                        int lane)
 {
     using S = Traits<Tile>;
     float *sums = params.dq_sum + int64_t(tile) * S::Q_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS;
 #pragma unroll
-    for (int i = 0; i < SLAB_QUADS; ++i) {
+    for (int i = FIRST; i < SLAB_QUADS; ++i) {
         const float values[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
         red_add_quad(sums + i * QUAD_FLOATS, lane, values);
     }
@@ -80,10 +80,13 @@ __device__ __forceinline__ void finish_pass(Smem<Tile> &smem, const Params &para
                                             int step, int pass, int warp, int lane)
 {
     using S = Traits<Tile>;
-    if (S::ADDS_FROM_REGISTERS && pass == S::LAST_PASS)
+    if (S::ADDS_FROM_REGISTERS && pass == S::LAST_PASS) {
         add_dq<Tile>(dq, params, tile, pass, warp, lane);
-    else
-        store_dq(dq, shared_address(smem.dq.buffers[dq_buffer<Tile>(step, pass)][warp]), lane);
+    } else {
+        store_dq<S::COPIED_QUADS>(dq, shared_address(smem.dq.buffers[dq_buffer<Tile>(step, pass)][warp]), lane);
+        if (S::COPIED_QUADS < SLAB_QUADS)
+            add_dq<Tile, S::COPIED_QUADS>(dq, params, tile, pass, warp, lane);
+    }
 }
 
 /* Waits until the copy engine has read the buffer that `pass` will write. */
@@ -152,7 +155,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         const int steps = keep_uniform(work.steps), end = step + steps;
         if (steps == NO_WORK)
             break;
-        if (!DETERMINISTIC && S::TAKES_MORE && Tile::Work::IS_DENSE && warp > 0)
+        if (!DETERMINISTIC && S::WRITES_ZEROS && warp > 0)
             write_zeros<Tile>(params, work, warp, lane);
         /* Deterministic, they are needed at every step. */
         const int kv_tile = DETERMINISTIC ? keep_uniform(work.kv_tile) : 0;
@@ -166,15 +169,27 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         const uint32_t k = keep_uniform(first_k + k_area<Tile>(slot.stage) * (S::KV_BYTES / 16));
 #pragma unroll 1
         for (; step < end; ++step) {
-            if (warp == 0)
+            if constexpr (S::CROSSES_WORK) {
+                /* Twice at the first step: a work tile of few steps has to find the next one in time. */
+                if (warp == 0) {
+#pragma unroll 1
+                    for (int times = step == end - steps ? 2 : 1; times > 0; --times)
+                        producer.look_ahead(smem, params, slot);
+                }
+            } else if (warp == 0) {
                 producer.look_ahead(smem, params, slot);
+            }
             const int buffer = step % 2;
             const int semaphore_tile = DETERMINISTIC ? tile - (in_head + first_tile) % S::SEMAPHORE_TILES : 0;
             mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
             if constexpr (S::NOTES_STEPS)
                 tile = keep_uniform(smem.work[0].noted[step % NOTED_STEPS].index);
-            if (S::TAKES_MORE && !S::V_IN_REGISTERS && warp == 0 && step == end - 1)
-                producer.load_next_k(smem, params, slot);
+            if (S::TAKES_MORE && !S::V_IN_REGISTERS && warp == 0 && step == end - 1) {
+                if constexpr (S::CROSSES_WORK)
+                    producer.load_next_v(smem, params);
+                else
+                    producer.load_next_k(smem, params, slot);
+            }
 #pragma unroll
             for (int pass = 0; pass < S::PASSES; ++pass) {
                 float dq[32];

@@ -265,8 +265,9 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->causal = shape.causal;
     params->prefetches = tile->is_dense && prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
-    if (tile->is_dense) {
-        params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
+    if (tile->is_dense || (tile->writes_zeros && p->lengths != ATTN_PACKED)) {
+        params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters,
+                                          sm90_bwd_zeros_gap(!tile->is_dense, clusters));
     } else { /* work tiles are not in the order of heads: preprocess writes all */
         const int row_blocks = (int)(batch_of(p) * p->q_heads * params->row_blocks);
         params->zeros = (struct sm90_bwd_zeros){

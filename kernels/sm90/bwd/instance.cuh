@@ -41,6 +41,7 @@ constexpr fused_sm90_bwd_tile row_of(const char *name, const char *summary)
             .is_dense = Work::IS_DENSE,
             .has_softcap = Score::HAS_SLOPE,
             .has_lists = Work::HAS_LISTS,
+            .writes_zeros = Traits<Fp16>::WRITES_ZEROS,
             .listed_bytes = sizeof(typename Work::Listed),
             .kernels = {{kernel_of<Fp16, false>(), kernel_of<Bf16, false>()},
                         {kernel_of<Fp16, true>(), kernel_of<Bf16, true>()}}};

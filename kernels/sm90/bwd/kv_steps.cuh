@@ -82,6 +82,8 @@ template <typename Tile> struct Walk {
     __device__ __forceinline__ uint32_t v() const
     {
         constexpr uint32_t AREA = Traits<Tile>::KV_BYTES / 16;
+        if (Traits<Tile>::CROSSES_WORK)
+            return operand.keys + AREA;
         return Traits<Tile>::TAKES_MORE ? 2 * operand.keys + AREA - k : k + AREA;
     }
 
@@ -111,11 +113,39 @@ template <typename Tile> struct Walk {
         return steps != NO_WORK;
     }
 
+    /* Behind the last step of a work tile: goes on to the next one where it will be there without this step's dS, and
+     * the warpgroup sees any of its queries. All warps of the warpgroup find the same. */
+    __device__ __forceinline__ bool cross(Smem<Tile> &smem, const Params &params)
+    {
+        constexpr int SLOTS = Traits<Tile>::WORK_SLOTS;
+        /* The next work tile has been found, and its first step asked for, behind dS of the last step but two. */
+        constexpr int LEAST_STEPS = 3;
+        if (step < end)
+            return false;
+        const int count = keep_uniform(work_count(smem, *this)), slot = (count + 1) % SLOTS;
+        const WorkTileOf<Tile> &now = smem.work[count % SLOTS], &next = smem.work[slot];
+
+        if (keep_uniform(now.number) >= params.early_tiles || keep_uniform(now.steps) < LEAST_STEPS)
+            return false;
+        mbarrier_wait(shared_address(&smem.k_full[slot]), (count + 1) / SLOTS % 2);
+        const int steps = keep_uniform(next.steps), limit = keep_uniform(Tile::Work::pass_limit(next, group));
+        if (steps <= 0 || Tile::Work::sees_none(group, limit))
+            return false;
+        end = step + steps;
+        first_key = own_kv_tile<Tile>(next) * KV_TILE + group * Traits<Tile>::GROUP_KEYS;
+        first_tile = keep_uniform(next.first_tile[0]);
+        pass_limit = limit;
+        tile = begin_tile = keep_uniform(next.begin_tile);
+        bounds = Tile::Work::bounds(next, first_key);
+        k = keep_uniform(operand.keys + k_area<Tile>(slot) * (Traits<Tile>::KV_BYTES / 16));
+        return true;
+    }
+
     __device__ __forceinline__ void advance(const Params &params)
     {
         ++step;
         pipeline.advance();
-        if constexpr (Traits<Tile>::NOTES_STEPS)
+        if constexpr (Traits<Tile>::KV_READS_NOTES)
             return;
         if (--tile < first_tile)
             tile = Tile::Work::last_tile(params, begin_tile);
@@ -125,7 +155,7 @@ template <typename Tile> struct Walk {
      * its data. The steps that it passes over are given their zeros by skip_steps later. */
     __device__ __forceinline__ void wait_next_visible(Smem<Tile> &smem, const Params &params)
     {
-        if constexpr (Traits<Tile>::NOTES_STEPS && !Tile::Work::HAS_LISTS) {
+        if constexpr (Traits<Tile>::KV_READS_NOTES && !Tile::Work::HAS_LISTS) {
             /* The tile is noted once its data is there; for steps that are all passed over nobody waits here, as their
              * stages would have to be released in between. */
             const bool sees_none = Tile::Work::sees_none(group, pass_limit);
@@ -395,12 +425,24 @@ __device__ __forceinline__ void store_results(Smem<Tile> &smem, const Params &pa
     else
         store_gradients<T>(smem, params, dk, dv, at);
     if (Traits<Tile>::TAKES_MORE) {
-        if (at.lane == 0)
-            ++work_count(smem, at);
+        if (at.lane == 0) {
+            int &count = work_count(smem, at);
+            if (Traits<Tile>::CROSSES_WORK && count > 0) /* wait_stores has been called since then */
+                release_work(smem, (count - 1) % Traits<Tile>::WORK_SLOTS);
+            ++count;
+        }
         __syncwarp();
     } else if (at.lane == 0) {
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
     }
+}
+
+/* Of blocks that cross to the next work tile, before each dS: waits as finish_stores does, mostly for nothing. All
+ * lanes do, as a branch would keep registers. */
+__device__ __forceinline__ void wait_stores()
+{
+    tma_store_wait_read<0>();
+    __syncwarp();
 }
 
 /* Within the next work tile, or at the very end: waits until the warp's stores of dK and dV have read shared memory.

@@ -83,9 +83,11 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
     mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
     load_operand<Tile, Tile::V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
     __syncwarp();
-    if (S::TAKES_MORE && at.lane == 0)
+    if (S::TAKES_MORE && !S::CROSSES_WORK && at.lane == 0)
         mbarrier_arrive(shared_address(&smem.operands_full));
-    if (S::TAKES_MORE)
+    if (S::CROSSES_WORK)
+        wait_stores();
+    else if (S::TAKES_MORE)
         finish_stores(smem, at);
     skip_steps(smem, at, first, at.step);
     bool dout_ready = !S::IS_PAIR; /* dO of the step; asked for early, where that helps (TESTS_DOUT) */
@@ -106,6 +108,12 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
             neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
         at.advance(params);
         at.wait_next_visible(smem, params);
+        bool crosses = false;
+        if constexpr (S::CROSSES_WORK) {
+            crosses = at.cross(smem, params);
+            if (crosses)
+                at.wait_next_visible(smem, params);
+        }
         uint32_t to = Tile::SCHEDULE.waits_late ? 0 : wait_ds_empty(smem, now, at.warp_row);
         if (Tile::SCHEDULE.loads_delta == WITH_NEXT_Q)
             neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
@@ -126,6 +134,8 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
             finish_dv(dv, p);
         if (!TO_DS)
             p_to_ds<T>(p_ds, difference);
+        if (S::CROSSES_WORK)
+            wait_stores();
         store_ds<Tile>(to, p_ds, at.lane);
         FirstStats<Tile> lse2;
         if (Tile::SCHEDULE.announces_first)
@@ -162,6 +172,13 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
             pack<T>(kept_p, s);
         if (Tile::SCHEDULE.releases_last)
             release_stage(smem, stage, at.lane);
+        if constexpr (S::CROSSES_WORK) {
+            if (crosses) {
+                store_results<T>(smem, params, dk, dv, at);
+                clear(dk, dv);
+                mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
+            }
+        }
     }
 
     store_results<T>(smem, params, dk, dv, at);

@@ -119,6 +119,7 @@ struct fused_sm90_bwd_tile {
     bool is_dense;                       /* otherwise windows and packed lengths */
     bool has_softcap;                    /* with either */
     bool has_lists;                      /* not dense: block masks in place of these */
+    bool writes_zeros;                   /* work tiles write zeros in dq_sum, but those of packed sequences */
     size_t listed_bytes;                 /* of a work tile in the list (fused_sm90_bwd_params::work) */
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };

@@ -447,14 +447,15 @@ struct sm90_bwd_tail sm90_bwd_tail_of(const struct sm90_bwd_shape *s, const stru
     return best;
 }
 
+int sm90_bwd_zeros_gap(bool is_short, int clusters) { return is_short ? 2 * clusters : (clusters + 1) / 2; }
+
 /* Zeros are written late, so that they take little of the L2 before they are needed; but between the last work tile
- * that writes some of a section and that section's first one there are half as many work tiles as clusters, so that
- * nobody waits. The clusters' first work tiles are in sections whose zeros preprocess writes. Deterministic, it writes
- * all. */
+ * that writes some of a section and that section's first one there are `gap` work tiles, so that nobody waits. The
+ * clusters' first work tiles are in sections whose zeros preprocess writes. Deterministic, it writes all. */
 struct sm90_bwd_zeros sm90_bwd_zeros_of(const struct sm90_bwd_shape *s, const struct sm90_bwd_parts *parts,
-                                        int row_blocks, int clusters)
+                                        int row_blocks, int clusters, int gap)
 {
-    const int works = s->section_heads * parts->head_works, half = (works + 1) / 2, gap = (clusters + 1) / 2;
+    const int works = s->section_heads * parts->head_works, half = (works + 1) / 2;
     struct sm90_bwd_zeros zeros = {.sections = (s->kv_heads_total + s->section_heads - 1) / s->section_heads,
                                    .all_row_blocks = s->kv_heads_total * s->group * row_blocks,
                                    .row_blocks = s->section_heads * s->group * row_blocks};

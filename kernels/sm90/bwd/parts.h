@@ -72,8 +72,11 @@ struct sm90_bwd_tail sm90_bwd_tail_of(const struct sm90_bwd_shape *, const struc
                                       int clusters);
 
 /* Who writes the zeros in dq_sum. row_blocks: of preprocess, in a query head; clusters: as many work tiles are computed
- * at the same time. */
+ * at the same time; gap: work tiles from the last one that writes for a section to that section's first one. */
 struct sm90_bwd_zeros sm90_bwd_zeros_of(const struct sm90_bwd_shape *, const struct sm90_bwd_parts *, int row_blocks,
-                                        int clusters);
+                                        int clusters, int gap);
+/* The gap where a block looks for its next work tile while it computes the last steps of one; or, where these are few,
+ * all the time: nobody is to wait then for one that a block has taken and not begun. */
+int sm90_bwd_zeros_gap(bool is_short, int clusters);
 
 #endif

@@ -53,7 +53,7 @@ template <int HEAD_DIM> __device__ __forceinline__ Ranges::Listed listed_range(c
     Ranges::Listed work = {};
 
     if (number < params.work_tiles)
-        work = Ranges::listed_work_tile<HEAD_DIM, listed_q_tile(HEAD_DIM)>(params, number);
+        work = Ranges::listed_work_tile<HEAD_DIM, listed_q_tile(HEAD_DIM), true>(params, number);
     if (number >= params.work_tiles || work.steps == SKIPPED)
         work.steps = NO_WORK;
     return work;

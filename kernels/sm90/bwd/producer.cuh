@@ -162,10 +162,21 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     {
         if (next != FOUND)
             return;
-        mbarrier_wait(shared_address(&smem.operands_full), now.stage % 2);
+        if (!S::CROSSES_WORK)
+            mbarrier_wait(shared_address(&smem.operands_full), now.stage % 2);
         if (elect_one())
             load_k(smem, params);
         next = K_LOADED;
+    }
+
+    /* Of blocks that cross to the next work tile: its V, once dP of the last step has been computed. */
+    __device__ __forceinline__ void load_next_v(Smem<Tile> &smem, const Params &params)
+    {
+        if (next != K_LOADED)
+            return;
+        if (elect_one())
+            load_v(smem, params);
+        next = READY;
     }
 
     /* Behind the last step of a work tile, `step` over all of them, and before the first one: loads what could not be
@@ -181,13 +192,18 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         if (next == NONE)
             return;
         load_next_k(smem, params, now);
-        if (next == K_LOADED) { /* V comes where K was: dQ of the last step has read it */
+        if constexpr (S::CROSSES_WORK) { /* the K after that comes where K was: dQ of the last step has read it */
+            load_next_v(smem, params);
+            mbarrier_wait(shared_address(&smem.ds_empty[(step + 1) % 2]), (step + 1) / 2 % 2 ^ 1);
+        } else if (next == K_LOADED) { /* V comes where K was */
             mbarrier_wait(shared_address(&smem.ds_empty[(step + 1) % 2]), (step + 1) / 2 % 2 ^ 1);
             if (elect_one())
                 load_v(smem, params);
         }
         load_steps(smem, params, step + STAGES);
         next = keep_uniform(S::IS_PAIR ? smem.work[slot].number : number) < params.early_tiles ? UNKNOWN : LATE;
+        if (S::CROSSES_WORK && next == UNKNOWN && left <= 2) /* a short work tile: its steps are all asked for */
+            ask_number(params);
     }
 
     /* Loads steps of the work tile until so many of all have been loaded. */
@@ -250,6 +266,13 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
         }
     }
 
+    __device__ __forceinline__ void ask_number(const Params &params)
+    {
+        if (threadIdx.x % LANES == 0 && RANK == 0)
+            number = static_cast<int>(S::IS_PAIR ? gridDim.x / 2 : gridDim.x) + atomicAdd(params.taken, 1);
+        next = NUMBERED;
+    }
+
     __device__ __forceinline__ void find_next(Smem<Tile> &smem, const Params &params,
                                               const PipelineState<S::WORK_SLOTS> &now)
     {
@@ -258,9 +281,7 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
             stage = forget(stage); /* what follows from it is computed again at every use */
         const int to = (stage + 1) % S::WORK_SLOTS;
         if (next == UNKNOWN) {
-            if (threadIdx.x % LANES == 0 && RANK == 0)
-                number = static_cast<int>(S::IS_PAIR ? gridDim.x / 2 : gridDim.x) + atomicAdd(params.taken, 1);
-            next = NUMBERED;
+            ask_number(params);
         } else if (next == NUMBERED) {
             /* The slot is free once all warps, in a pair those of both blocks, have finished with the work tile three
              * before the block's. */
@@ -290,12 +311,12 @@ template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
                 mbarrier_arrive(shared_address(&smem.k_full[to]));
             if (next == FOUND) {
                 begin_steps(smem, params);
-                if (!DETERMINISTIC && Tile::Work::IS_DENSE) /* otherwise preprocess has written all */
+                if (!DETERMINISTIC && S::WRITES_ZEROS) /* otherwise preprocess has written all */
                     wait_for_zeros<Tile>(params, keep_uniform(smem.work[slot].section));
                 if (S::PREFETCHES_KEYS && elect_one())
                     prefetch_keys(params, smem.work[slot]);
             }
-            if (S::V_IN_REGISTERS)
+            if (S::V_IN_REGISTERS || S::CROSSES_WORK)
                 load_next_k(smem, params, now);
         }
     }

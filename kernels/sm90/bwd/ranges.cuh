@@ -43,7 +43,8 @@ struct Ranges {
     {
         return {listed_work_tile<Tile::HEAD_DIM, Tile::Q_TILE>(params, number), {}};
     }
-    template <int HEAD_DIM, int Q_TILE>
+    /* WITH_SECTION: of windows, for zeros in dq_sum. */
+    template <int HEAD_DIM, int Q_TILE, bool WITH_SECTION = false>
     __device__ __forceinline__ static Listed listed_work_tile(const Params &params, int number)
     {
         constexpr int ROWS = ROW_BLOCK_ROWS<HEAD_DIM>, BLOCK_TILES = ROWS / Q_TILE;
@@ -70,6 +71,8 @@ struct Ranges {
             work.batch = at.head / params.kv_heads;
             work.kv_head = at.head - work.batch * params.kv_heads;
             work.kv_tile = at.place;
+            if (WITH_SECTION)
+                work.section = at.head / params.section_heads;
         }
         const family::Sequence s = family::sequence_at(params.lengths, work.batch, params.q_len, params.kv_len);
         work.shift = s.kv_len - s.q_len;

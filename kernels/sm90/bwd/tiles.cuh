@@ -98,15 +98,24 @@ template <typename Tile> struct Traits {
     /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
      * as soon as V is in registers, if all of it is, otherwise when dP of the last step has been computed. */
     static constexpr bool TAKES_MORE = Tile::IS_LOOP, V_IN_REGISTERS = 16 * Tile::V_STEPS == Tile::HEAD_DIM;
+    static constexpr bool IS_RANGES_LOOP = TAKES_MORE && !Tile::Work::IS_DENSE && !Tile::Work::HAS_LISTS;
+    /* Whether a KV warpgroup goes on to the first step of the next work tile as it goes on to a step: K of that has an
+     * area of its own, and V comes where V of this one is. */
+    static constexpr bool CROSSES_WORK = IS_RANGES_LOOP && Tile::HEAD_DIM == 64;
+    static constexpr int KEY_AREAS = CROSSES_WORK ? 3 : 2;
+    static_assert(!CROSSES_WORK || (Tile::V_STEPS == 0 && Tile::K_STEPS == 0), "nothing is kept in registers");
     /* Whether the next K and V are brought to the second-level cache before that. */
     static constexpr bool PREFETCHES_KEYS = TAKES_MORE && !V_IN_REGISTERS && Tile::HEAD_DIM == 64;
     static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */
     static constexpr int WORK_SLOTS = TAKES_MORE ? 4 : 1;
-    /* Whether the producer notes which tile of queries a step has (NotedStep): in loops of ranges at head_dim 128 its
-     * warpgroup has no registers to follow it. */
-    static constexpr bool NOTES_STEPS =
-        Tile::Work::HAS_LISTS || (TAKES_MORE && !Tile::Work::IS_DENSE && Tile::HEAD_DIM == 128);
+    /* Whether the producer notes which tile of queries a step has (NotedStep): in loops of ranges its warpgroup has no
+     * registers to follow it. */
+    static constexpr bool NOTES_STEPS = Tile::Work::HAS_LISTS || IS_RANGES_LOOP;
+    /* Whether the KV warpgroups read that, too. */
+    static constexpr bool KV_READS_NOTES = NOTES_STEPS && !CROSSES_WORK;
+    /* Whether work tiles write zeros in dq_sum (zeros.cuh). */
+    static constexpr bool WRITES_ZEROS = TAKES_MORE && (Tile::Work::IS_DENSE || CROSSES_WORK);
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     /* FEW: the dQ warpgroup keeps all of dQ in registers. */
     static constexpr int KV_REGISTERS = Tile::IS_FEW ? 200 : 216, DQ_REGISTERS = Tile::IS_FEW ? 96 : 72;
@@ -116,6 +125,9 @@ template <typename Tile> struct Traits {
      * instead. */
     static constexpr bool ADDS_FROM_REGISTERS = Tile::Q_TILE == 128;
     static constexpr int DQ_BUFFERS = Tile::Q_TILE == 128 ? 1 : 2; /* 128 queries leave no room for more */
+    /* Quads of a slab that the copy engine adds, in passes that it adds. */
+    static constexpr int COPIED_QUADS = CROSSES_WORK ? 6 : SLAB_QUADS;
+    static constexpr int DQ_BUFFER_FLOATS = COPIED_QUADS * (SLAB_FLOATS / SLAB_QUADS);
     static constexpr int SEMAPHORE_TILES = semaphore_tiles(Tile::Q_TILE);
     static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_ROWS<Tile::HEAD_DIM> / Tile::Q_TILE; /* of a block of preprocess */
     /* Whether P for dS has registers of its own, in fp16: in bf16, because that has too few bits for it, and where it
@@ -136,14 +148,17 @@ template <typename Tile> struct Traits {
 /* Which of Smem::keys K of the work tile in a slot is in; V is in the other one. */
 template <typename Tile> __device__ __forceinline__ int k_area(int slot)
 {
-    return Traits<Tile>::TAKES_MORE ? slot % 2 : 0;
+    return Traits<Tile>::CROSSES_WORK ? slot % 2 * 2 : Traits<Tile>::TAKES_MORE ? slot % 2 : 0;
 }
 
-template <typename Tile> __device__ __forceinline__ int v_area(int slot) { return 1 - k_area<Tile>(slot); }
+template <typename Tile> __device__ __forceinline__ int v_area(int slot)
+{
+    return Traits<Tile>::CROSSES_WORK ? 1 : 1 - k_area<Tile>(slot);
+}
 
 /* Shared memory for dQ: from where the copy engine adds it to dq_sum. */
 template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct DqSmem {
-    float buffers[Traits<Tile>::DQ_BUFFERS][Traits<Tile>::DQ_WARPS][SLAB_FLOATS];
+    float buffers[Traits<Tile>::DQ_BUFFERS][Traits<Tile>::DQ_WARPS][Traits<Tile>::DQ_BUFFER_FLOATS];
 };
 
 /* A pair: a panel of the other block's K, and one of its dS of a step, for the block's half of dQ of both. */
@@ -163,7 +178,7 @@ template <typename Tile> struct PairSmem<Tile, true> {
 
 template <typename Tile> struct alignas(1024) Smem {
     using S = Traits<Tile>;
-    unsigned char keys[2][S::KV_BYTES]; /* K and V */
+    unsigned char keys[S::KEY_AREAS][S::KV_BYTES]; /* K and V */
     unsigned char q[S::STAGES][S::Q_BYTES], dout[S::DOUT_STAGES][S::Q_BYTES];
     unsigned char ds[2][S::DS_BYTES]; /* panels of [keys][64 queries] */
     DqSmem<Tile> dq;

@@ -9,17 +9,20 @@ static int row_blocks_of(const struct work *w)
     return (int)attn_tiles(w->shape.q_len, sm90_bwd_row_block_rows(w->tile->head_dim));
 }
 
-static struct sm90_bwd_zeros zeros_of(const struct work *w)
+static struct sm90_bwd_zeros zeros_of(const struct work *w, bool is_short)
 {
-    return sm90_bwd_zeros_of(&w->shape, &w->parts, row_blocks_of(w), w->multiprocessors / w->tile->q.cluster);
+    const int clusters = w->multiprocessors / w->tile->q.cluster;
+
+    return sm90_bwd_zeros_of(&w->shape, &w->parts, row_blocks_of(w), clusters, sm90_bwd_zeros_gap(is_short, clusters));
 }
 
 /* Every row block is written once: by preprocess, or by a work tile that begins before all work tiles of the section,
- * and is half as many before the first of them as run at the same time. */
-static void check_writers(const struct work *w)
+ * and is half as many before the first of them as run at the same time; where they are short, twice as many. */
+static void check_writers_of(const struct work *w, bool is_short)
 {
-    const struct sm90_bwd_zeros zeros = zeros_of(w);
-    const int clusters = w->multiprocessors / w->tile->q.cluster, works = w->shape.section_heads * w->parts.head_works;
+    const struct sm90_bwd_zeros zeros = zeros_of(w, is_short);
+    const int clusters = w->multiprocessors / w->tile->q.cluster, gap = is_short ? 2 * clusters : clusters / 2;
+    const int works = w->shape.section_heads * w->parts.head_works;
     const int64_t all_works = (int64_t)w->shape.kv_heads_total * w->parts.head_works;
     unsigned char *written = calloc((size_t)zeros.all_row_blocks, 1);
 
@@ -38,7 +41,7 @@ static void check_writers(const struct work *w)
                 sm90_bwd_zero_share_of(&zeros, (int)(number / works), (int)(number % works));
             if (share.section != section || share.count == 0)
                 continue;
-            assert_true(number + clusters / 2 <= (int64_t)section * works);
+            assert_true(number + gap <= (int64_t)section * works);
             assert_in_range(share.count, 1, zeros.share);
             for (int i = 0; i < share.count; ++i)
                 written[share.first + i]++;
@@ -49,6 +52,12 @@ static void check_writers(const struct work *w)
     for (int i = 0; i < zeros.all_row_blocks; ++i)
         assert_int_equal(written[i], 1);
     free(written);
+}
+
+static void check_writers(const struct work *w)
+{
+    check_writers_of(w, false);
+    check_writers_of(w, true);
 }
 
 static void every_row_block_is_written_once(void **state)
@@ -65,7 +74,7 @@ static void every_row_block_is_written_once(void **state)
         w.shape.section_heads = (int)drawn(&random, w.shape.kv_heads_total);
         w.multiprocessors = (int)drawn(&random, 12) * w.tile->q.cluster;
         check_writers(&w);
-        const struct sm90_bwd_zeros zeros = zeros_of(&w);
+        const struct sm90_bwd_zeros zeros = zeros_of(&w, false);
         by_work_tiles += zeros.preprocessed < zeros.sections;
         if (w.deterministic || !w.tile->q.takes_more)
             assert_int_equal(zeros.preprocessed, zeros.sections);
@@ -83,7 +92,7 @@ static void verify_has_zeros_of_work_tiles(void **state)
         const struct attn_problem p =
             DENSE(5, 30, 30, 330, 430, tile->head_dim, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
         const struct work w = work_with(tile, p, false, MULTIPROCESSORS);
-        const struct sm90_bwd_zeros zeros = zeros_of(&w);
+        const struct sm90_bwd_zeros zeros = zeros_of(&w, false);
         assert_true(zeros.preprocessed < zeros.sections);
     }
 }
@@ -103,7 +112,7 @@ static void few_sections_are_left_to_preprocess(void **state)
         const struct attn_problem p = DENSE(rows[i].batch, heads, heads, rows[i].len, rows[i].len, rows[i].head_dim,
                                             ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
         const struct work w = work_with(&known_tiles[rows[i].tile], p, false, MULTIPROCESSORS);
-        const struct sm90_bwd_zeros zeros = zeros_of(&w);
+        const struct sm90_bwd_zeros zeros = zeros_of(&w, false);
         assert_int_equal(zeros.sections, rows[i].sections);
         assert_int_equal(zeros.preprocessed, rows[i].preprocessed);
         check_writers(&w);
