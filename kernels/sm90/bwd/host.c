@@ -362,6 +362,15 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
         params->kv_sums = (float *)(void *)workspace;
 }
 
+/* Packed: query heads of a block of the kernels before and after: several where sequences have few rows on average, as
+ * then most row blocks have few, or none. */
+static int heads_of_block(const struct attn_problem *p)
+{
+    enum { HEADS = 8, FEW_ROWS = 64 };
+
+    return p->total_q / FEW_ROWS >= p->batch ? 1 : p->q_heads < HEADS ? (int)p->q_heads : HEADS;
+}
+
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run, struct attn_message *why)
 {
@@ -380,6 +389,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     set_tensors(&params, request, tensors, tile, run->workspace);
     const int64_t row_blocks = batch_of(p) * p->q_heads * params.row_blocks;
     const bool is_packed = p->lengths == ATTN_PACKED;
+    params.heads_of_block = heads_of_block(p);
+    const int64_t q_blocks = is_packed ? params.row_blocks * attn_tiles(p->q_heads, params.heads_of_block) : row_blocks;
     /* A block has a panel of dK or dV of a tile, a slab a warp; where parts are many it has one slab. */
     const int64_t panel_blocks = sm90_bwd_has_many_parts(params.summed_parts) ? SM90_BWD_ROW_WARPS : 1;
     const int64_t sum_blocks = params.summed_parts > 1 ? (int64_t)params.summed_tiles * 2 *
@@ -399,7 +410,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                  : params.listed_tiles > 0 && !tile->is_dense
                                      ? fused_sm90_bwd_preprocess_windows[bf16][head_dim]
                                      : fused_sm90_bwd_preprocess[request->deterministic][bf16][head_dim]),
-        .blocks = row_blocks,
+        .blocks = q_blocks,
         .threads = SM90_BWD_ROW_THREADS,
         .is_pass = true};
     const struct attn_launch main_kernel = {.name = "main",
@@ -414,7 +425,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                         .kernel =
                                             (const void *)(is_packed ? fused_sm90_bwd_convert_packed[bf16][head_dim]
                                                                      : fused_sm90_bwd_convert[bf16][head_dim]),
-                                        .blocks = row_blocks + sum_blocks,
+                                        .blocks = q_blocks + sum_blocks,
                                         .threads = SM90_BWD_ROW_THREADS,
                                         .is_pass = true,
                                         .overlaps_previous = true};

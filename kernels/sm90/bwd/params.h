@@ -109,6 +109,7 @@ struct fused_sm90_bwd_params {
     /* Of kernels for a softcap (softcap.cuh). softcap_inner: that of struct family_softcap. */
     struct family_softcap_near softcap;
     float softcap_inner;
+    int heads_of_block; /* packed: query heads of a block of the kernels before and after */
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);

@@ -168,7 +168,14 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
     const unsigned heads = IS_PACKED ? params.q_heads : params.kv_heads_total * params.group;
     const unsigned q_blocks = heads * params.row_blocks;
 
-    if (blockIdx.x < q_blocks)
+    if constexpr (IS_PACKED) { /* a row block of several heads, as in preprocess; there are no parts */
+        const PackedRows<HEAD_DIM> rows(params);
+#pragma unroll 1
+        for (unsigned head = rows.end_head; head > rows.first_head; --head) {
+            convert_dq<T, HEAD_DIM, IS_PACKED>(params, rows.number(params, head - 1), shared, warp, lane);
+            __syncwarp(); /* the warp has read its rows of shared memory */
+        }
+    } else if (blockIdx.x < q_blocks)
         convert_dq<T, HEAD_DIM, IS_PACKED>(params, q_blocks - 1 - blockIdx.x, shared, warp, lane);
     else if (sm90_bwd_has_many_parts(params.summed_parts))
         add_many_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, s_bytes, warp, lane);

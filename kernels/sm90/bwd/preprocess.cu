@@ -59,13 +59,13 @@ template <int HEAD_DIM> __device__ __forceinline__ Ranges::Listed listed_range(c
     return work;
 }
 
+/* A row block. number: of all heads'. writes_work: with its share of the list of work tiles. */
 template <typename T, int HEAD_DIM, MainKernel MAIN>
-__global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
+__device__ __forceinline__ void preprocess_rows(const Params &params, const unsigned number, bool writes_work)
 {
     constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_ROWS<HEAD_DIM>;
     constexpr int PASSES = BLOCK_ROWS / ROWS;
     constexpr bool DETERMINISTIC = MAIN == DETERMINISTIC_MAIN, IS_PACKED = MAIN == PACKED;
-    const unsigned number = gridDim.x - 1 - blockIdx.x;
     const RowBlock block = row_block<HEAD_DIM, IS_PACKED>(params, number);
     const int lane_row = threadIdx.x / ROW_LANES, column = threadIdx.x % ROW_LANES * VECTOR;
     const uint16_t *o = head_pointer<uint16_t>(params.o_rows, block) + column;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
              i += gridDim.x * int64_t(THREADS))
             params.zeroed[i] = 0;
     }
-    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
+    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; writes_work && i < params.listed_tiles;
          i += gridDim.x * int64_t(THREADS)) {
         if constexpr (IS_PACKED || MAIN == WINDOWS) {
             static_cast<Ranges::Listed *>(params.work)[i] = listed_range<HEAD_DIM>(params, static_cast<int>(i));
@@ -135,6 +135,19 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
             stats[0] = sees ? lse[pass] * LOG2_E - static_cast<float>(params.p_log2) : INFINITY;
             stats[params.q_tile] = sees ? -sum : 0.0f;
         }
+    }
+}
+
+template <typename T, int HEAD_DIM, MainKernel MAIN>
+__global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
+{
+    if constexpr (MAIN != PACKED) {
+        preprocess_rows<T, HEAD_DIM, MAIN>(params, gridDim.x - 1 - blockIdx.x, true);
+    } else {
+        const PackedRows<HEAD_DIM> rows(params);
+#pragma unroll 1
+        for (unsigned head = rows.end_head; head > rows.first_head; --head)
+            preprocess_rows<T, HEAD_DIM, MAIN>(params, rows.number(params, head - 1), head == rows.end_head);
     }
 }
 

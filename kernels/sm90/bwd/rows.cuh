@@ -52,6 +52,29 @@ __device__ __forceinline__ RowBlock row_block(const Params &params, unsigned num
             static_cast<int64_t>(head_index) * params.q_len};
 }
 
+/* Packed: a thread block has a row block of several heads, and of one head where it has no row: those of empty
+ * sequences cost little. */
+template <int HEAD_DIM> struct PackedRows {
+    unsigned in_head, first_head, end_head;
+
+    __device__ __forceinline__ PackedRows(const Params &params)
+    {
+        const unsigned at = gridDim.x - 1 - blockIdx.x, row_blocks = params.row_blocks, group = at / row_blocks;
+        in_head = at - group * row_blocks;
+        first_head = group * params.heads_of_block;
+        end_head = min(first_head + params.heads_of_block, static_cast<unsigned>(params.q_heads));
+        const RowBlock block = row_block<HEAD_DIM, true>(params, number(params, first_head));
+        if (block.first_row >= block.q_len)
+            end_head = first_head + 1;
+    }
+
+    /* Of a head's row block, among those of all heads. */
+    __device__ __forceinline__ unsigned number(const Params &params, unsigned head) const
+    {
+        return head * params.row_blocks + in_head;
+    }
+};
+
 template <typename T>
 __device__ __forceinline__ T *head_pointer(const struct attn_tensor &tensor, const RowBlock &block)
 {
