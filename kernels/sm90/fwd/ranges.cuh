@@ -14,7 +14,7 @@
 namespace sm90_fwd {
 
 struct Ranges {
-    static constexpr bool IS_DENSE = false, HAS_LISTS = false;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = false, PREFETCHES = true;
 
     struct WorkTile {
         int head, first_row, key_blocks,
@@ -53,6 +53,12 @@ struct Ranges {
                                                 uint64_t l2_policy, int column, const Place &place)
     {
         tma_load(shared, map, barrier, l2_policy, column, place.row, place.head, place.end, place.wrap);
+    }
+
+    /* Brings a box into the second-level cache. */
+    __device__ __forceinline__ static void prefetch(const CUtensorMap *map, int column, const Place &place)
+    {
+        tma_prefetch(map, column, place.row, place.head, place.end, place.wrap);
     }
 
     __device__ __forceinline__ static void store(const CUtensorMap *map, uint32_t shared, int column,
