@@ -336,7 +336,7 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
         release_and_advance(smem.k_empty, c.k);
     if constexpr (LEAVES_SCORES && !Tile::CHECKS_AFTER_EXP) {
         float top_log2[2];
-        score_row_max(top_log2, c.s, is_left, params);
+        scale_to_log2(top_log2, c.s, is_left, params);
         c.moved = move_to_row_max<CORRECTS>(top_log2, rows, c.alpha);
     } else if constexpr (!Tile::CHECKS_AFTER_EXP) {
         c.moved = move_row_max<CORRECTS>(c.s, rows, c.alpha, params.scale_log2);
@@ -353,10 +353,8 @@ template <typename Consumer> __device__ __forceinline__ void next_block(Consumer
         exponentiate_scores_and_check<T>(c.p, c.o, c.s, rows, c.sum, params, n, c.were_large);
     else if constexpr (Tile::CHECKS_AFTER_EXP)
         exponentiate_and_check<T>(c.p, c.o, c.s, rows, c.sum, params.scale_log2, n);
-    else if (LEAVES_SCORES && is_left)
-        exponentiate_small<T>(c.p, rows.sum, c.s, rows, params);
     else
-        exponentiate<T>(c.p, rows.sum, c.s, rows, params.scale_log2);
+        exponentiate<T>(c.p, rows.sum, c.s, rows, LEAVES_SCORES ? 1.0f : params.scale_log2);
     if constexpr (CORRECTS)
         weigh_largest(c.weight, rows, c.moved);
     if constexpr (RELEASES_V_LATE)

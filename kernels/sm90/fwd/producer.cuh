@@ -136,8 +136,8 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         grid_let_next_start(); /* the kernel that puts the parts together */
 }
 
-/* Brings what a work tile reads first into the second-level cache: Q, and as many of its highest keys. All thread blocks
- * take their next work tiles at about the same time where these have few keys, as in windows; without this what they
+/* Brings what a work tile reads first into the second-level cache: Q, and as many of its highest keys. Where work tiles
+ * have few keys, as in windows, all thread blocks begin with new ones at about the same time; without this what they
  * then read of the device memory at once takes longer than the loads are ahead. */
 template <typename Tile>
 __device__ __forceinline__ void prefetch_work_tile(const Params &params, const WorkTileOf<Tile> &tile)

@@ -6,9 +6,10 @@
  * (kernels/family/softcap_near.h: up to a logit of about 10 with a softcap of 30), or up to |x| = 0.75 one of five,
  * whose relative error is below 6e-7.
  *
- * Scores that are small stay what they are in the main loop, and the exponents are computed from them with the
- * polynomial of three terms (exponentiate_small). That they are is known from the largest: BEFORE_EXP the row max,
- * AFTER_EXP from P, as the polynomial rises everywhere. Where a row max is 0 or more the polynomial may be wrong for
+ * Scores that are small stay what they are in the main loop until it is known from the largest that they are: AFTER_EXP
+ * from P, as the polynomial rises everywhere, and the exponents are computed with the polynomial of three terms
+ * (exponentiate_small); BEFORE_EXP from the row max, and they are multiplied with the polynomial beside O += P V, for
+ * which the warpgroup waits anyway (scale_to_log2). Where a row max is 0 or more the polynomial may be wrong for
  * large negative scores, whose weights are below e^-9 of the largest (LEAST_NEAR_LOGIT in host.c: with a small softcap
  * they would not be); up to e^-16 it is off by less than 2^-10. */
 #pragma once
@@ -133,22 +134,33 @@ __device__ __forceinline__ void exponentiate_scores_and_check(uint32_t (&p)[SCOR
     } while (again);
 }
 
-/* Ahead of move_to_row_max: the row max as a logit times log2(e). Scores that apply() has not replaced are left as they
- * are, if they are small. */
+/* Ahead of move_to_row_max, beside O += P V: scores become logits times log2(e), and `top` their row max. Scores that
+ * apply() has not replaced are multiplied with the polynomial, if they are small. */
 template <int SCORES>
-__device__ __forceinline__ void score_row_max(float (&top)[2], float (&s)[SCORES], bool &is_left, const Params &params)
+__device__ __forceinline__ void scale_to_log2(float (&top)[2], float (&s)[SCORES], bool is_left, const Params &params)
 {
     row_max(top, s);
-    if (is_left && __any_sync(WHOLE_WARP, !(fminf(top[0], top[1]) >= 0.0f &&
-                                            fmaxf(top[0], top[1]) <= params.softcap.near.largest))) {
-        Softcap::apply(s, params);
-        is_left = false;
-        row_max(top, s);
+    if (is_left && !__any_sync(WHOLE_WARP, !(fminf(top[0], top[1]) >= 0.0f &&
+                                             fmaxf(top[0], top[1]) <= params.softcap.near.largest))) {
+#pragma unroll
+        for (int i = 0; i < SCORES; ++i)
+            s[i] *= small_factor(s[i] * s[i], params);
+        top[0] *= small_factor(top[0] * top[0], params);
+        top[1] *= small_factor(top[1] * top[1], params);
+    } else {
+        if (is_left) {
+            Softcap::apply(s, params);
+            row_max(top, s);
+        }
+#pragma unroll
+        for (int i = 0; i < SCORES; ++i)
+            s[i] *= params.scale_log2;
+        top[0] *= params.scale_log2;
+        top[1] *= params.scale_log2;
     }
-    const float factor[2] = {is_left ? small_factor(top[0] * top[0], params) : params.scale_log2,
-                             is_left ? small_factor(top[1] * top[1], params) : params.scale_log2};
-    top[0] *= factor[0];
-    top[1] *= factor[1];
+#pragma unroll
+    for (int i = 0; i < SCORES; ++i) /* not behind the wait for O */
+        asm volatile("" : "+f"(s[i]));
 }
 
 } // namespace sm90_fwd
