@@ -51,14 +51,9 @@ static int cluster_of(const struct attn_problem *p)
     return items <= 8 ? 8 : items <= 16 ? 4 : items <= 32 ? 2 : 0;
 }
 
-/* Of tiles of rows that are all there. */
 static bool clusters_can(const struct attn_request *request)
 {
-    const struct attn_problem *p = request->problem;
-    const struct family_decode_shape shape = family_decode_shape_of(p, 1, FEW_ROWS, 1, 0);
-
-    return !attn_rows_are_packed(p) && request->splits == 0 && cluster_of(p) != 0 &&
-           shape.heads * shape.head_tiles == p->q_heads / p->kv_heads && shape.tokens * shape.token_tiles == p->q_len;
+    return !attn_rows_are_packed(request->problem) && request->splits == 0 && cluster_of(request->problem) != 0;
 }
 
 /* Whether more rows than a tile of few rows has are several such tiles, which read the same keys: where there is little

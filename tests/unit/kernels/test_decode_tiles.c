@@ -117,7 +117,10 @@ static void few_rows_have_a_decode_tile(void **state)
     request.splits = 0, p.kv_heads = 1; /* two tiles of rows, which read the same keys */
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
     p.q_heads = 24; /* of which the second tile has not all rows */
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    p.batch = 17; /* 34 tiles of rows */
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    p.batch = 1;
     request.variant = NULL;
     p.q_heads = 32, p.kv_len = 32768;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
