@@ -112,8 +112,8 @@ template <typename KernelElement, typename KernelTile> struct Consumer {
     __device__ __forceinline__ void issue_output(const float (&factor)[2]) const
     {
         if (Tile::FAST && __any_sync(WHOLE_WARP, factor[0] != 1.0f || factor[1] != 1.0f)) {
-            /* A product of wgmma's keeps 13 bits of O and cuts what is below toward zero: of an O that was multiplied it
-             * takes 0.36 of the last one, in the mean. */
+            /* A product of wgmma's keeps 13 bits of O and cuts what is below toward zero: of an O that was multiplied
+             * it takes 0.36 of the last one, in the mean. */
             constexpr float BEFORE_CUT = 1.0f + 0.36f / 8192;
             const float factors[2] = {factor[0] == 1.0f ? 1.0f : factor[0] * BEFORE_CUT,
                                       factor[1] == 1.0f ? 1.0f : factor[1] * BEFORE_CUT};
