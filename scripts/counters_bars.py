@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What --counters counted, beside its model: a CSV of the rows of records, and below it on stderr the bars.
 
-    fabench --preset paper --dtype bf16 --impl naive,fused_sm90,fused_sm80,cudnn --counters --out DIR
+    fabench --preset paper --dtype bf16 --impl naive,fused_sm90,cudnn,fa3 --impl-lib fa3.so --counters --out DIR
     scripts/counters_bars.py DIR/run.jsonl >results/h200/bars/counters.csv
 
 Bars, of rows with 4096 keys and more: device memory of naive within 10 % of its model, of fused_sm90 within 15 %; of

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Renews results/report/ from the published records: each device is a label, with the newest record of each kind
-# (results/<device>/<date>-<commit>-<what>.jsonl). What is kept is the page in Markdown, its table as CSV and, as SVG,
-# the charts of speed in bf16 (of a CPU in fp32); those of fp16, memory and speed over naive are drawn by `fabench
-# report`.
+# (results/<device>/<date>-<commit>-<what>.jsonl). What is kept is the page in Markdown and, as SVG, the charts of
+# speed in bf16 (of a CPU in fp32); the same figures as CSV, and the charts of fp16, memory and speed over naive, are
+# written by `fabench report`.
 #
 #   scripts/report.sh
 #
@@ -54,7 +54,7 @@ if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then
     exit "$code"
 fi
 [ -s "$results/report.new/report.md" ] || { rm -rf "$results/report.new"; exit 5; }
-rm -f "$results/report.new/report.html"
+rm -f "$results/report.new/report.html" "$results/report.new/report.csv"
 keep_charts "$results/report.new" 'tflops-bf16-*.svg' 'tflops-fp32-*.svg' 'sustained-bf16-*.svg'
 without_absent_charts "$results/report.new/report.md"
 # Tenths of a pixel are enough, and spaces before the end of a path say nothing.
