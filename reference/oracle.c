@@ -374,9 +374,9 @@ static void bias_gradients(const struct head *h, const struct block *at, const s
         double *const row = h->biases + 2 * attn_bias_offset(p, sums, h->b, head, at->row0 + i);
         const double lambda = reference_logit_error(h->p, h->lse[first_row]);
         for (int64_t j = at->lo; j <= at->hi; j++) {
-            const double prob = x->s[i * n + j], ds = prob * (x->dp[i * n + j] - h->dot[first_row]);
-            const double error = prob * h->spread[first_row] + lambda * fabs(ds);
-            row[2 * j] += ds;
+            const double prob = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row];
+            const double error = prob * reference_bias_error(h->spread[first_row], lambda, part, h->dot[first_row]);
+            row[2 * j] += prob * part;
             row[2 * j + 1] += error * error;
         }
     }

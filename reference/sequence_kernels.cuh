@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
                 const float ds = absolute && !slope ? t[at] : p[at] * part * steep;
                 const float own = p[at] * (fmaxf(spread * steep, (float)size) + fabsf(part) * (1.0f - steep));
                 if (x.dbias && !absolute)
-                    add_bias(x, x.first + r, j, p[at] * part, p[at] * (spread + lambda * fabsf(part)));
+                    add_bias(x, x.first + r, j, p[at] * part,
+                             (float)(p[at] * reference_bias_error(spread, lambda, part, delta)));
                 product = own + lambda * fabsf(ds);
                 out = absolute ? ds * ds : p[at] * (part * steep);
             }
