@@ -33,7 +33,11 @@ enum tensor_uid : int64_t {
     UID_OFFSET = 20, /* + the number of a packed tensor: where its sequences begin */
     UID_LEN_Q = 40,
     UID_LEN_KV,
-    UID_MASK
+    UID_MASK,
+    UID_SINK,
+    UID_BIAS,
+    UID_DSINK,
+    UID_DBIAS
 };
 
 /* What a graph needs to know beside the request and the strides. */
@@ -84,11 +88,12 @@ inline void shape(const struct description *d, fe::graph::Tensor_attributes *to,
 {
     const struct attn_problem *p = d->p;
     const bool is_kv = uid == UID_K || uid == UID_V || uid == UID_DK || uid == UID_DV;
+    const bool has_columns_of_v = uid == UID_V || uid == UID_O || uid == UID_DOUT || uid == UID_DV;
     const int64_t heads = is_kv ? p->kv_heads : p->q_heads, len = is_kv ? p->kv_len : p->q_len;
     const int64_t batch_stride =
         d->sequences.packed ? std::max(heads * t->stride_head, len * t->stride_row) : t->stride_batch;
     to->set_uid(uid)
-        .set_dim({d->sequences.count, heads, len, p->head_dim})
+        .set_dim({d->sequences.count, heads, len, has_columns_of_v ? attn_v_head_dim(p) : p->head_dim})
         .set_stride({batch_stride, t->stride_head, t->stride_row, 1})
         .set_data_type(data_type(p));
     set_offset(d, to, uid);
@@ -155,9 +160,34 @@ std::shared_ptr<fe::graph::attn::score_modifiers::Softcap> set_softcap(Options *
     return softcap;
 }
 
+/* The sink of each query head and its gradient; a bias and its gradient. */
+inline fe::graph::Tensor_attributes sink_of_heads(const struct description *d, tensor_uid uid)
+{
+    const int64_t heads = d->p->q_heads;
+    return fe::graph::Tensor_attributes()
+        .set_uid(uid)
+        .set_dim({1, heads, 1, 1})
+        .set_stride({heads, 1, 1, 1})
+        .set_data_type(fe::DataType_t::FLOAT);
+}
+
+inline fe::graph::Tensor_attributes bias_of(const struct description *d, tensor_uid uid, const struct attn_tensor *t)
+{
+    const struct attn_problem *p = d->p;
+    return fe::graph::Tensor_attributes()
+        .set_uid(uid)
+        .set_dim({p->bias_batch, p->bias_heads, p->q_len, p->kv_len})
+        .set_stride({t->stride_batch, t->stride_head, t->stride_row, 1})
+        .set_data_type(p->bias_dtype == ATTN_FP32 ? fe::DataType_t::FLOAT : data_type(p));
+}
+
 template <typename Options> void set_options(Options *options, struct description *d)
 {
     options->set_attn_scale(d->p->scale);
+    if (d->p->has_sink)
+        options->set_sink_token(d->graph->tensor(sink_of_heads(d, UID_SINK).set_name("sink")));
+    if (d->p->bias_heads > 0)
+        options->set_bias(d->graph->tensor(bias_of(d, UID_BIAS, &d->t->bias).set_name("bias")));
     if (d->sequences.packed) {
         d->len_q = array(d->graph, UID_LEN_Q, d->sequences.count, fe::DataType_t::INT32);
         d->len_kv = array(d->graph, UID_LEN_KV, d->sequences.count, fe::DataType_t::INT32);
@@ -233,6 +263,13 @@ inline void describe_backward(struct description *d)
             return softcap->backward(graph, slope, cap);
         });
     }
+    const unsigned wanted = attn_wanted_outputs(d->request);
+    if (wanted & ATTN_DSINK)
+        options.set_dsink_token(std::make_shared<fe::graph::Tensor_attributes>(
+            sink_of_heads(d, UID_DSINK).set_name("dSink").set_output(true)));
+    if (wanted & ATTN_DBIAS)
+        options.set_dbias(std::make_shared<fe::graph::Tensor_attributes>(
+            bias_of(d, UID_DBIAS, &t->dbias).set_name("dBias").set_output(true)));
     const auto outputs = d->graph->sdpa_backward(q, k, v, o, dout, lse, options);
     shape(d, outputs[0].get(), UID_DQ, &t->dq);
     shape(d, outputs[1].get(), UID_DK, &t->dk);

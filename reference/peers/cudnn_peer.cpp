@@ -14,6 +14,9 @@
  * belong to the plan. Sequences without queries are left out. LSE has a ragged offset too, with the strides of
  * [q_heads, total_q].
  *
+ * Sinks, biases, head dims. A sink is the front end's sink token, fp32 [1, q_heads, 1, 1], not scaled; a bias is added
+ * behind the scale, in the type of the problem's. With fixed lengths only.
+ *
  * Dropout. cuDNN's own generator gives a mask that is not the problem's, which could not be judged. So cuDNN gets the
  * problem's mask as a tensor of the inputs' type that prepare writes, [batch, q_heads, q_len, kv_len]. Reading it takes
  * longer than generating one: the name of the variant ends in "_given_mask", so that a row says what was timed.
@@ -105,12 +108,22 @@ template <typename Body> enum attn_status without_exceptions(struct attn_message
 /* ---- the implementation ----------------------------------------------------------------------------------------- */
 
 /* Contiguous strides of the problem's layout, for checks before the tensors exist. */
-struct attn_tensor contiguous(const struct attn_problem *p, int64_t heads, int64_t len)
+struct attn_tensor contiguous(const struct attn_problem *p, int64_t heads, int64_t len, int64_t head_dim)
 {
     struct attn_tensor t = {};
-    t.stride_batch = heads * len * p->head_dim;
-    t.stride_head = p->layout == ATTN_BHSD ? len * p->head_dim : p->head_dim;
-    t.stride_row = p->layout == ATTN_BHSD ? p->head_dim : heads * p->head_dim;
+    t.stride_batch = heads * len * head_dim;
+    t.stride_head = p->layout == ATTN_BHSD ? len * head_dim : head_dim;
+    t.stride_row = p->layout == ATTN_BHSD ? head_dim : heads * head_dim;
+    return t;
+}
+
+/* The same of a bias, whose rows begin on 16-byte boundaries. */
+struct attn_tensor contiguous_bias(const struct attn_problem *p)
+{
+    struct attn_tensor t = {};
+    t.stride_row = (p->kv_len + 7) / 8 * 8;
+    t.stride_head = p->q_len * t.stride_row;
+    t.stride_batch = p->bias_heads * t.stride_head;
     return t;
 }
 
@@ -121,8 +134,12 @@ enum attn_status validate(const struct attn_request *request, struct attn_messag
     const struct attn_problem *p = request->problem;
     const bool packed = p->lengths == ATTN_PACKED;
     struct attn_tensors t = {};
-    t.q = t.o = t.dout = t.dq = contiguous(p, p->q_heads, packed ? p->total_q : p->q_len);
-    t.k = t.v = t.dk = t.dv = contiguous(p, p->kv_heads, packed ? p->total_k : p->kv_len);
+    const int64_t q_len = packed ? p->total_q : p->q_len, kv_len = packed ? p->total_k : p->kv_len;
+    t.q = t.dq = contiguous(p, p->q_heads, q_len, p->head_dim);
+    t.o = t.dout = contiguous(p, p->q_heads, q_len, attn_v_head_dim(p));
+    t.k = t.dk = contiguous(p, p->kv_heads, kv_len, p->head_dim);
+    t.v = t.dv = contiguous(p, p->kv_heads, kv_len, attn_v_head_dim(p));
+    t.bias = t.dbias = contiguous_bias(p);
     fe::graph::Graph graph;
     describe(&graph, request, &t, {p->batch, packed, p->q_len == p->kv_len, false});
     fe::error_t status = graph.validate();
@@ -147,9 +164,15 @@ enum attn_status check_attributes(const struct attn_request *request, struct att
     const struct attn_problem *p = request->problem;
     if (attn_attributes(request) != 0 && loaded_library()->number < 91900)
         return cudnn_fail(why, ATTN_UNSUPPORTED,
-                          "windows, softcap, dropout and packed lengths need cuDNN 9.19 or newer (9.14 is wrong for "
-                          "some windows, the others are not verified); the library loaded is %s",
+                          "windows, softcap, dropout, packed lengths, sinks, biases and a V of another head_dim need "
+                          "cuDNN 9.19 or newer (9.14 is wrong for some windows, the others are not verified); the "
+                          "library loaded is %s",
                           loaded_library()->version);
+    if ((p->has_sink || p->bias_heads > 0 || attn_v_head_dim(p) != p->head_dim) &&
+        (p->lengths != ATTN_FIXED || p->softcap != 0.0f || p->dropout != 0.0f))
+        return cudnn_fail(why, ATTN_UNSUPPORTED,
+                          "a sink, a bias or a V of another head_dim with packed lengths, softcap or dropout: not "
+                          "verified");
     if (p->lengths == ATTN_PACKED && request->mode == ATTN_FWD && p->q_len == 1 && p->q_heads != p->kv_heads &&
         loaded_library()->number >= 92600)
         return cudnn_fail(why, ATTN_UNSUPPORTED,
@@ -163,7 +186,10 @@ enum attn_status accepts(const struct attn_request *request, struct attn_message
     const struct attn_problem *p = request->problem;
     const struct library *library = loaded_library();
     enum attn_status status = attn_check_attributes(
-        request, ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS, why);
+        request,
+        ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_V_HEAD_DIM |
+            ATTN_WITH_SINK | ATTN_WITH_DSINK | ATTN_WITH_BIAS | ATTN_WITH_DBIAS,
+        why);
     if (status != ATTN_OK)
         return status;
     if (!library->usable) {
@@ -208,12 +234,13 @@ int64_t largest_offset(const struct attn_problem *p, const struct attn_tensors *
     const bool packed = p->lengths == ATTN_PACKED;
     const int64_t batch = packed ? 1 : p->batch, q_len = packed ? p->total_q : p->q_len;
     const int64_t kv_len = packed ? p->total_k : p->kv_len;
-    const struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq};
-    const struct attn_tensor *const of_kv[] = {&t->k, &t->v, &t->dk, &t->dv};
+    const struct attn_tensor *const of_q[] = {&t->q, &t->dq, &t->o, &t->dout};
+    const struct attn_tensor *const of_kv[] = {&t->k, &t->dk, &t->v, &t->dv};
     int64_t largest = 0;
     for (int i = 0; i < 4; i++) {
-        const int64_t q = last_element(of_q[i], batch, p->q_heads, q_len, p->head_dim);
-        const int64_t kv = last_element(of_kv[i], batch, p->kv_heads, kv_len, p->head_dim);
+        const int64_t columns = i < 2 ? p->head_dim : attn_v_head_dim(p);
+        const int64_t q = last_element(of_q[i], batch, p->q_heads, q_len, columns);
+        const int64_t kv = last_element(of_kv[i], batch, p->kv_heads, kv_len, columns);
         largest = std::max(largest, std::max(q, kv));
     }
     return largest;
@@ -372,6 +399,20 @@ enum attn_status make_mask(struct plan *plan, const struct attn_problem *p, int6
     return status;
 }
 
+/* Of what only some problems have; the graph has no other tensors. */
+void set_more_pointers(struct plan *plan, const struct attn_request *request, const struct attn_tensors *tensors)
+{
+    const unsigned wanted = attn_wanted_outputs(request);
+    if (request->problem->has_sink)
+        plan->pointers[UID_SINK] = const_cast<float *>(tensors->sink);
+    if (request->problem->bias_heads > 0)
+        plan->pointers[UID_BIAS] = tensors->bias.data;
+    if (wanted & ATTN_DSINK)
+        plan->pointers[UID_DSINK] = tensors->dsink;
+    if (wanted & ATTN_DBIAS)
+        plan->pointers[UID_DBIAS] = tensors->dbias.data;
+}
+
 /* Everything of a plan. `packed` has the sequences of packed tensors, and is not read for others. */
 enum attn_status fill_plan(struct plan *plan, const struct attn_request *request, const struct attn_tensors *tensors,
                            const struct cudnn_sequences *packed, struct attn_message *why)
@@ -383,6 +424,7 @@ enum attn_status fill_plan(struct plan *plan, const struct attn_request *request
     enum attn_status status = build_plan(plan, request, tensors, sequences, why);
     for (int64_t uid = UID_Q; uid <= (request->mode == ATTN_FWD ? UID_LSE : UID_DV); uid++)
         plan->pointers[uid] = nullptr;
+    set_more_pointers(plan, request, tensors);
     if (status == ATTN_OK && sequences.packed)
         status = upload(plan, tensors, packed, sequences.far, why);
     if (status == ATTN_OK && p->dropout != 0.0f)
@@ -461,6 +503,7 @@ enum attn_status launch(const struct attn_request *request, const struct attn_te
         plan->pointers[UID_V] = tensors->v.data;
         plan->pointers[UID_O] = tensors->o.data;
         plan->pointers[UID_LSE] = tensors->lse;
+        set_more_pointers(plan, request, tensors);
         if (request->mode == ATTN_BWD) {
             plan->pointers[UID_DOUT] = tensors->dout.data;
             plan->pointers[UID_DQ] = tensors->dq.data;
