@@ -175,7 +175,7 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             if (pass == 1 && p->bias_heads) {
                 biases[2 * bias_place(p, b, h, i, j)] += prob * part;
                 biases[2 * bias_place(p, b, h, i, j) + 1] +=
-                    pow(prob * (sqrt(spread2) + lambda * fabs(part) + 0.3125 * factor * fabs(dot(dout, v, dv))), 2);
+                    pow(prob * (sqrt(spread2) + lambda * fabs(part) + 0.5625 * factor * fabs(dot(dout, v, dv))), 2);
             }
             if (pass == 1)
                 size2 += pow(inner * prob * part, 2);
