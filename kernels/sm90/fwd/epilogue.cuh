@@ -131,7 +131,8 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             }
             if (cancels_rounding<T, Tile>(rows)) {
                 __syncwarp(); /* a neighbour has written one of the two rows' */
-                RowHistory row = refer_to(rows.max_log2[half], smem.history[(threadIdx.x & ~1) - WARPGROUP + half]);
+                RowHistory row =
+                    refer_to(rows.max_log2[half], smem.history[consumer_thread<Tile>(threadIdx.x & ~1) + half]);
                 const float share = rounding_share(row, sum, added - row.added - sum);
                 sum += row.sum;
                 added = sum + sum * share;
@@ -263,7 +264,8 @@ __device__ __forceinline__ void write_output(SharedStorage<Tile> &smem, int stag
         combine_partial<Tile>(o, scale_own, scale_sent, exchange);
     clear_unseen_rows(o, rows);
     if constexpr (Tile::KEY_SPLITS == 1)
-        bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
+        bar_sync(team_barrier(Tile::HALVES == 1 ? team : threadIdx.x / WARPGROUP - 1),
+                 WARPGROUP); /* all four warps have read Q for the last time */
     store_output<T, Tile>(smem.q[stage], tile, params, warp_row, o);
 }
 

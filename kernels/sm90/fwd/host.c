@@ -35,10 +35,10 @@ static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm9
     return attn_tiles(p->q_len, rows_of(tile));
 }
 
-/* How many work tiles the device has at the same time: one on each of its multiprocessors, or on each two. */
+/* How many work tiles the device has at the same time: one or two on each multiprocessor, or one on each two. */
 static int places_of(const struct attn_device *device, const struct fused_sm90_fwd_tile *tile)
 {
-    return device->multiprocessors / tile->cluster;
+    return device->multiprocessors / tile->cluster * tile->halves;
 }
 
 /* Keys that a causal work tile goes through, in whole blocks. Those of a pair's two thread blocks on average: they take
@@ -170,14 +170,14 @@ static struct family_tiling tiling_of(const struct fused_sm90_fwd_tile *tile)
                                   .has_plain_lists = tile->has_lists};
 }
 
-/* Block masks: heads with one kv head whose work tiles are sorted together, so many that there is one for each
- * multiprocessor. */
+/* Block masks: heads with one kv head whose work tiles are sorted together, as many as there are at the same
+ * time. */
 static int64_t list_groups_of(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
     const int64_t group_tiles = row_tiles_of(p, tile) * (p->q_heads / p->kv_heads);
 
-    return attn_tiles(request->device->multiprocessors, group_tiles);
+    return attn_tiles(places_of(request->device, tile), group_tiles);
 }
 
 /* tanh x = x (c0 + c1 x^2 + ... + c4 x^8) up to |x| = 0.75, by least relative error: below 6e-7. */
@@ -301,7 +301,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
     /* The counter may run past the last tile by the number of blocks. There are parts only where tiles are some hundred
      * times as many as multiprocessors at most. */
-    if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - request->device->multiprocessors)
+    if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - places_of(request->device, tile))
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
                          (long long)(row_tiles * p->q_heads * p->batch));
@@ -357,7 +357,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     status = attn_launch_kernel(
         &(struct attn_launch){.name = "main",
                               .kernel = (const void *)tile->kernels[p->causal][bf16],
-                              .blocks = clusters * tile->cluster,
+                              .blocks = attn_tiles(clusters, tile->halves) * tile->cluster,
                               .threads = tile->threads,
                               .cluster = tile->cluster,
                               .smem_bytes = tile->tile.smem_bytes,

@@ -29,6 +29,7 @@ namespace sm90_fwd {
       sizeof(SharedStorage<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>)}, \
      ROWS, \
      BLOCKS, \
+     1, \
      Traits<With<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), Dense, Plain>>::THREADS, \
      KEYS, \
      COST, \

@@ -34,6 +34,9 @@
  * Pairs: in long launches two thread blocks of adjacent rows load keys for each other (pair.cuh), which costs less
  * energy.
  *
+ * Halves: for block masks at head_dim 64 a thread block has two work tiles at a time (HALVES in tiles.cuh). Warps 0 and
+ * 1 produce for the first, 2 and 3 for the second, whose consumers come behind those of the first.
+ *
  * Files: policies.cuh (which rows and keys there are, which pairs are visible), ranges.cuh (windows, lengths),
  * lists.cuh (block masks), softcap.cuh, tiles.cuh (tiles, the order of the main loop, shared memory), work.cuh (order
  * of work tiles), tail.c (parts of the last ones), pair.cuh, producer.cuh, consumer.cuh, mainloop.cuh, softmax.cuh,
@@ -54,12 +57,14 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
 {
     using S = Traits<Tile>;
     extern __shared__ char shared[];
-    SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
-    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, PING_PONG>;
+    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, PING_PONG>, HAS_HALVES = Tile::HALVES == 2;
     const int warp = keep_uniform(threadIdx.x / 32), warpgroup = warp / 4;
+    const int half = !HAS_HALVES ? 0 : warpgroup == 0 ? warp / 2 : (warpgroup - 1) / S::CONSUMERS;
+    SharedStorage<Tile> &smem = reinterpret_cast<SharedStorage<Tile> *>(shared)[half];
+    static_assert(!HAS_HALVES || (!PING_PONG && !Tile::Work::IS_DENSE), "named barriers, numbers of work tiles");
     static_assert(!S::HAS_SUM_COLUMN || offsetof(SharedStorage<Tile>, ones) % 1024 == 0, "panels begin on 1024 bytes");
 
-    if (warp == 0 && elect_one()) {
+    if (warp == 2 * half && elect_one()) {
         constexpr int CONSUMER_WARPS = S::CONSUMERS * 4;
         /* First the barriers of the prologue's loads, then these loads, then the other barriers. */
         mbarrier_init(shared_address(&smem.q_full[0]), 1);
@@ -90,15 +95,15 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
             publish_work_tile<Tile, HAS_PARTS>(smem, 0, first_tile, {0, -1});
         tma_prefetch_map(&params.o);
     }
-    if (S::HAS_SUM_COLUMN && warpgroup == 1)
+    if (S::HAS_SUM_COLUMN && warpgroup == 1 + half * S::CONSUMERS)
         write_ones<T>(smem.ones, threadIdx.x % WARPGROUP);
     __syncthreads();
     if constexpr (S::IS_PAIR)
         cluster_sync();
     if (warpgroup == 0) {
         registers_decrease<S::PRODUCER_REGISTERS>();
-        if (warp < 2 && elect_one()) {
-            if (warp != 0)
+        if (warp < 2 * Tile::HALVES && elect_one()) {
+            if (warp != 2 * half)
                 produce_v<Tile, HAS_PARTS>(smem, params);
             else if constexpr (!Tile::Work::IS_DENSE)
                 produce_qk_of_ranges<Tile>(smem, params);
@@ -109,7 +114,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         }
     } else {
         registers_increase<S::CONSUMER_REGISTERS>();
-        consume<T, Tile, PING_PONG>(smem, params, warpgroup - 1);
+        consume<T, Tile, PING_PONG>(smem, params, warpgroup - 1 - half * S::CONSUMERS);
         if constexpr (S::IS_PAIR)
             leave_pair();
     }

@@ -54,7 +54,7 @@ struct Lists : Dense {
     /* The work tile of that number. */
     template <typename Tile> __device__ __forceinline__ static WorkTile work_tile(const Params &params, int number)
     {
-        static_assert(Tile::BLOCK_M == 128 && Tile::BLOCK_N == 128 && Tile::CLUSTER == 1, "blocks of the mask");
+        static_assert(Tile::BLOCK_M == 128 && 128 % Tile::BLOCK_N == 0 && Tile::CLUSTER == 1, "blocks of the mask");
         const family_work work = params.ranges.order.work[number];
         const int64_t list = family::list_number(params.lists, work.sequence, work.head, work.tile);
         const int visible = params.lists.visible[list];
@@ -112,7 +112,8 @@ struct Lists : Dense {
 #pragma unroll
         for (int i = 0; i < WorkTile::HIGHEST; ++i)
             cut += (tile.highest[i] + 1) * Tile::BLOCK_N > seen_by_all && tile.highest[i] >= 0;
-        return {cut == 0 ? tile.key_blocks : tile.key_blocks - cut - 1};
+        /* Without corrections there is no block for such rows; with blocks of 64 keys `highest` has none. */
+        return {cut == 0 ? tile.key_blocks : tile.key_blocks - cut - (Tile::BLOCK_N == 128 ? 1 : 0)};
     }
 
     template <int SCORES>

@@ -86,6 +86,7 @@ struct fused_sm90_fwd_tile {
     struct attn_tile tile;
     int block_m; /* rows of a thread block */
     int cluster; /* thread blocks that have a work tile together, of adjacent rows */
+    int halves;  /* work tiles of a thread block at the same time */
     int threads; /* of a thread block */
     int block_n; /* keys of a pipeline stage */
     int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim; of pairs under load */

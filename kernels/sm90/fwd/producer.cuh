@@ -75,7 +75,7 @@ __device__ __forceinline__ int take_work(SharedStorage<Tile> &smem, const Params
         return params.tiles;
     if constexpr (Traits<Tile>::IS_PAIR)
         return take_work_of_pair(smem, params, at);
-    return atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
+    return atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x) * Tile::HALVES;
 }
 
 /* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
@@ -165,9 +165,12 @@ __device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, 
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> k;
     PipelineState<2> next_work;
-    int number = blockIdx.x;
+    int number = Tile::HALVES == 1 ? blockIdx.x : 2 * blockIdx.x + threadIdx.x / 64;
     grid_wait_for_last(); /* for the lists of the kernel ahead */
-    WorkTileOf<Tile> tile = Tile::Work::template work_tile<Tile>(params, number);
+    WorkTileOf<Tile> tile;
+    tile.key_blocks = 0;
+    if (Tile::HALVES == 1 || number < params.tiles) /* the other half may have the last one */
+        tile = Tile::Work::template work_tile<Tile>(params, number);
 
 #pragma unroll 1
     while (tile.key_blocks > 0) {

@@ -53,7 +53,7 @@ template <typename T, typename Tile> __device__ __forceinline__ void start_histo
         return;
     }
     __syncwarp(); /* the epilogue of the tile before has read it */
-    history[threadIdx.x - WARPGROUP] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
+    history[consumer_thread<Tile>(threadIdx.x)] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
     rows.headroom = headroom_of<T>(LAG_CANCELLING);
     rows.last_headroom = last_headroom_of<T>(LAG_CANCELLING);
 }
@@ -95,7 +95,7 @@ __device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::A
                                                 float (&latest)[2], RowHistory *history)
 {
     constexpr int COLUMN = Traits<Tile>::OUTPUTS; /* the sum of the rounded P */
-    RowHistory &own = history[threadIdx.x - WARPGROUP];
+    RowHistory &own = history[consumer_thread<Tile>(threadIdx.x)];
     const bool second = threadIdx.x % 2 == 1;
     float sum = second ? rows.sum[1] : rows.sum[0];
     sum += __shfl_xor_sync(WHOLE_WARP, second ? rows.sum[0] : rows.sum[1], 1);
@@ -135,7 +135,7 @@ constexpr bool CORRECTS_LARGEST = std::is_same<T, __nv_bfloat16>::value && (Trai
  * the thread itself has written is read. */
 template <typename Tile> __device__ __forceinline__ float2 &own_squares(SharedStorage<Tile> &smem)
 {
-    return smem.squares[threadIdx.x - WARPGROUP];
+    return smem.squares[consumer_thread<Tile>(threadIdx.x)];
 }
 
 /* What correct_largest needs of a block in which a score is above its limit (`rises`): the largest weights since the

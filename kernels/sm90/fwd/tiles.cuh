@@ -61,7 +61,7 @@ constexpr Schedule SCHEDULE_D128 = {true, true, true, false, false, false},
 #define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START, ORDER) \
     struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS) { \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS; \
-        static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS; \
+        static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS, HALVES = 1; \
         static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP; \
         static constexpr Schedule SCHEDULE = ORDER; \
     };
@@ -73,7 +73,9 @@ template <typename Tile> struct Traits {
     static constexpr bool IS_PAIR = Tile::CLUSTER == 2;
     static constexpr int WORK_ROWS = Tile::CLUSTER * Tile::BLOCK_M; /* of a work tile */
     static constexpr int ROW_GROUPS = Tile::BLOCK_M / 64, CONSUMERS = ROW_GROUPS * Tile::KEY_SPLITS; /* warpgroups */
-    static constexpr int THREADS = WARPGROUP * (1 + CONSUMERS);
+    /* HALVES 2: a thread block has two work tiles at a time, each with producers, consumers (CONSUMERS is those of one)
+     * and shared memory of its own. */
+    static constexpr int ALL_CONSUMERS = Tile::HALVES * CONSUMERS, THREADS = WARPGROUP * (1 + ALL_CONSUMERS);
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
     static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SPLITS;         /* of a block, for one warpgroup */
@@ -105,9 +107,9 @@ template <typename Tile> struct Traits {
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
     /* setmaxnreg takes multiples of 8; the sum over all threads is what __launch_bounds__ gives at launch. */
-    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
-    static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
+    static constexpr int PRODUCER_REGISTERS = ALL_CONSUMERS == 2 ? 40 : 32;
+    static constexpr int CONSUMER_REGISTERS = ALL_CONSUMERS == 2 ? 232 : ALL_CONSUMERS == 3 ? 160 : 112;
+    static_assert(ALL_CONSUMERS >= 2 && ALL_CONSUMERS <= 4, "the register budgets are for two, three and four");
     static_assert(!IS_PAIR || Tile::KEY_SPLITS == 1, "pairs do not exchange O");
     static_assert(Tile::KEY_SPLITS <= 2 && SENT_FLOATS % 4 == 0, "at most two splits are combined, by float4");
     static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
@@ -117,6 +119,12 @@ template <typename Tile> struct Traits {
     static_assert(!HAS_SUM_COLUMN || PANELS == 1, "the panel of ones is the second one");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
+
+/* A consumer thread's number in its half of the thread block. */
+template <typename Tile> __device__ __forceinline__ unsigned consumer_thread(unsigned thread)
+{
+    return Tile::HALVES == 1 ? thread - WARPGROUP : (thread - WARPGROUP) % (Traits<Tile>::CONSUMERS * WARPGROUP);
+}
 
 /* What cancel_rounding (rounding.cuh) keeps of a row's keys so far. */
 struct alignas(16) RowHistory {

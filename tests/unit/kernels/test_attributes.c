@@ -262,7 +262,7 @@ static void check_mask(const char *tile, const char *words, struct attn_problem 
  * not, and fused_sm80 takes these. */
 static void sm90_has_masks_of_128(void **state)
 {
-    static const char *const tiles[2][2] = {{"fwd_lists_d64_m128n128_s5", "fwd_lists_d128_m128n128_s2"},
+    static const char *const tiles[2][2] = {{"fwd_lists_d64_m128n64_s4_x2", "fwd_lists_d128_m128n128_s2"},
                                             {"bwd_lists_d64_k128q128_loop", "bwd_lists_d128_k128q64_loop"}};
     struct attn_problem p = dense, one;
     struct attn_message why = {""};
@@ -285,7 +285,9 @@ static void sm90_has_masks_of_128(void **state)
                    (one = p, one.lengths = ATTN_PACKED, one.total_q = one.total_k = 256, one), mode);
         check_mask("", "a block mask beside a window, packed sequences or a softcap: takes it without these",
                    (one = p, one.softcap = 30, one), mode);
-        check_mask("", "a block mask over 65792 tiles of 128: takes up to 65536",
+        check_mask("",
+                   mode == ATTN_FWD ? "a block mask over 131584 tiles of 64: takes up to 65536"
+                                    : "a block mask over 65792 tiles of 128: takes up to 65536",
                    (one = p, one.head_dim = 64, one.q_len = one.kv_len = 65792 * 128, one), mode);
         const struct attn_request small = {.problem = &one, .device = &gpu, .mode = mode};
         one = p, one.mask_block = 64;

@@ -23,6 +23,7 @@ using D64Softcap = With<SoftcapD64, Ranges, Softcap>;
     {{{NAME, SUMMARY "; windows, packed lengths"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<TILE>)}, \
      TILE::BLOCK_M, \
      1, \
+     1, \
      Traits<TILE>::THREADS, \
      TILE::BLOCK_N, \
      100, \
@@ -49,6 +50,7 @@ struct SoftcapPairD64 : TILE_NAME(64, 256, 64, 8, 1, 2) {
     {{{NAME, SUMMARY "; softcap"}, TILE::HEAD_DIM, 1, sizeof(SharedStorage<With<TILE, Dense, Softcap>>)}, \
      TILE::BLOCK_M, \
      TILE::CLUSTER, \
+     1, \
      Traits<With<TILE, Dense, Softcap>>::THREADS, \
      TILE::BLOCK_N, \
      COST, \
