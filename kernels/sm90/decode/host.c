@@ -56,6 +56,18 @@ static bool clusters_can(const struct attn_request *request)
     return !attn_rows_are_packed(request->problem) && request->splits == 0 && cluster_of(request->problem) != 0;
 }
 
+/* What clusters save, counters and a trip to the second-level cache, counts where a block has little to read; more so
+ * where there are fewer than 64. Sequences of other lengths leave blocks idle, so that they must be short. */
+static bool clusters_pay(const struct attn_problem *p)
+{
+    enum { MOST_BLOCK_KEYS = 4096, MOST_KEYS_OF_FEW_BLOCKS = 1280, MOST_UNEVEN_KEYS = 2048 };
+    const int cluster = cluster_of(p);
+    const int64_t blocks = p->batch * p->kv_heads * row_tiles_of(p) * cluster;
+
+    return p->kv_len <= cluster * (blocks >= 64 ? MOST_BLOCK_KEYS : MOST_KEYS_OF_FEW_BLOCKS) &&
+           (p->batch == 1 || p->kv_len <= MOST_UNEVEN_KEYS);
+}
+
 /* Whether more rows than a tile of few rows has are several such tiles, which read the same keys: where there is little
  * to read, adding up parts takes longer than that, and it is faster in narrow tiles. */
 static bool rows_have_tiles(const struct attn_problem *p)
@@ -77,7 +89,7 @@ static bool takes(const struct attn_request *request, const struct attn_tile *ti
         return false;
     if (is_chunk(row))
         return sm90_chunk_can(request) && (request->variant != NULL || sm90_chunk_pays(request));
-    if (row->has_clusters && (request->variant == NULL || !clusters_can(request))) /* by its name alone */
+    if (row->has_clusters && (!clusters_can(request) || (request->variant == NULL && !clusters_pay(p))))
         return false;
     return row->tile_rows == SM90_DECODE_ROWS || (!request->invariant && (row_tiles_of(p) == 1 || rows_have_tiles(p)));
 }

@@ -81,7 +81,7 @@ static void invariant_decode_has_no_splits(void **state)
 }
 
 /* 16 query rows or fewer have tiles of their own, unless the rows of a sequence's neighbours would decide; clusters
- * have what is asked of them by name. */
+ * have few items with few keys for each block. */
 static void few_rows_have_a_decode_tile(void **state)
 {
     struct attn_problem p = dense;
@@ -105,8 +105,17 @@ static void few_rows_have_a_decode_tile(void **state)
     request.invariant = false;
     p.total_q = 0, p.q_len = 1, p.q_heads = 32, p.kv_heads = 8, p.batch = 8;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
-    p.batch = 1, p.kv_len = 1024, p.quant_scale = dense.quant_scale;
+    p.batch = 1, p.kv_len = 32768;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.kv_len = 32769;
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.batch = 4, p.kv_len = 2048; /* a cluster of two */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.kv_len = 2049;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
+    p.batch = 1, p.kv_len = 1024, p.cache_dtype = ATTN_E4M3; /* the type of the cache does not decide */
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_8bit_d128_m16n64_s16_cluster");
+    p.cache_dtype = ATTN_FP32, p.quant_scale = dense.quant_scale;
     request.variant = "decode_d128_m16n64_s8_cluster";
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
     assert_string_equal(attn_fused_sm90.variant(&request), request.variant);
@@ -122,7 +131,9 @@ static void few_rows_have_a_decode_tile(void **state)
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
     p.batch = 1;
     request.variant = NULL;
-    p.q_heads = 32, p.kv_len = 32768;
+    p.q_heads = 32, p.kv_len = 10240;
+    assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s8_cluster");
+    p.kv_len = 32768; /* 16 blocks in clusters would read too long */
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_m16n64_s12");
     p.batch = 9; /* so many keys are not read twice */
     assert_string_equal(attn_fused_sm90.variant(&request), "decode_d128_n64_s12");
