@@ -43,25 +43,30 @@ static int64_t row_tiles_of(const struct attn_problem *p)
 }
 
 /* Thread blocks of a cluster where each item has one: some 64 blocks in all, so that all clusters run at the same time
- * on every device with eight times eight multiprocessors. 0: there are too many for it. */
-static int cluster_of(const struct attn_problem *p)
+ * on every device with eight times eight multiprocessors; or twos, for which two neighbours suffice. 0: there are too
+ * many items for it. */
+static int cluster_of(const struct attn_request *request)
 {
+    const struct attn_problem *p = request->problem;
     const int64_t items = p->batch * p->kv_heads * row_tiles_of(p);
 
-    return items <= 8 ? 8 : items <= 16 ? 4 : items <= 32 ? 2 : 0;
+    if (items > 16)
+        return items <= 32 || 2 * items <= request->device->multiprocessors ? 2 : 0;
+    return items <= 8 ? 8 : 4;
 }
 
 static bool clusters_can(const struct attn_request *request)
 {
-    return !attn_rows_are_packed(request->problem) && request->splits == 0 && cluster_of(request->problem) != 0;
+    return !attn_rows_are_packed(request->problem) && request->splits == 0 && cluster_of(request) != 0;
 }
 
 /* What clusters save, counters and a trip to the second-level cache, counts where a block has little to read; more so
  * where there are fewer than 64. Sequences of other lengths leave blocks idle, so that they must be short. */
-static bool clusters_pay(const struct attn_problem *p)
+static bool clusters_pay(const struct attn_request *request)
 {
     enum { MOST_BLOCK_KEYS = 4096, MOST_KEYS_OF_FEW_BLOCKS = 1280, MOST_UNEVEN_KEYS = 2048 };
-    const int cluster = cluster_of(p);
+    const struct attn_problem *p = request->problem;
+    const int cluster = cluster_of(request);
     const int64_t blocks = p->batch * p->kv_heads * row_tiles_of(p) * cluster;
 
     return p->kv_len <= cluster * (blocks >= 64 ? MOST_BLOCK_KEYS : MOST_KEYS_OF_FEW_BLOCKS) &&
@@ -89,7 +94,7 @@ static bool takes(const struct attn_request *request, const struct attn_tile *ti
         return false;
     if (is_chunk(row))
         return sm90_chunk_can(request) && (request->variant != NULL || sm90_chunk_pays(request));
-    if (row->has_clusters && (!clusters_can(request) || (request->variant == NULL && !clusters_pay(p))))
+    if (row->has_clusters && (!clusters_can(request) || (request->variant == NULL && !clusters_pay(request))))
         return false;
     return row->tile_rows == SM90_DECODE_ROWS || (!request->invariant && (row_tiles_of(p) == 1 || rows_have_tiles(p)));
 }
@@ -284,7 +289,7 @@ static enum attn_status set_params(struct fused_sm90_decode_params *params, cons
     }
     params->q_heads = (int)p->q_heads;
     params->kv_heads = (int)p->kv_heads;
-    params->cluster = tile->has_clusters ? cluster_of(p) : 0;
+    params->cluster = tile->has_clusters ? cluster_of(request) : 0;
     params->group = (int)(p->q_heads / p->kv_heads);
     params->window_right =
         p->causal ? 0 : (int)(p->window_right < 0 || p->window_right > p->kv_len ? p->kv_len : p->window_right);

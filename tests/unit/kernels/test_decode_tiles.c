@@ -127,7 +127,9 @@ static void few_rows_have_a_decode_tile(void **state)
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
     p.q_heads = 24; /* of which the second tile has not all rows */
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
-    p.batch = 17; /* 34 tiles of rows */
+    p.batch = 33; /* 66 tiles of rows have two multiprocessors each, 68 do not */
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    p.batch = 34;
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
     p.batch = 1;
     request.variant = NULL;
