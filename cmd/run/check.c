@@ -319,7 +319,7 @@ static enum attn_status measure_rows(struct backend *be, const struct compare_jo
 {
     const bool drops_most = view->problem.dropout > 0.5f;
     view->rows_sharing[tensor] = 0;
-    if (problem_is_array(tensor) || tensor == TENSOR_DBIAS || (!drops_most && view->problem.mask_block == 0))
+    if (problem_is_array(tensor) || (!drops_most && view->problem.mask_block == 0))
         return ATTN_OK;
     struct compare_job job = *of_view;
     job.heads *= job.batch * job.len;

@@ -29,8 +29,9 @@ double limits_logit_std(const struct plan_item *item)
     return 0;
 }
 
-/* Rising and falling logits run from 0 to a top. Where a softcap c makes half of them or more equal, so are P, and one
- * rounding is that of all rows: c (1 - tanh x), about 2 c e^(-2 x), is below a sixteenth of what bf16 tells apart. */
+/* Rising and falling logits run from 0 to a top; a common offset is that of all. Where a softcap c makes half of them or
+ * more equal, so are P, and one rounding is that of all rows: c (1 - tanh |x|), about 2 c e^(-2 |x|), is below a
+ * sixteenth of what bf16 tells apart. */
 static bool softcap_makes_equal(const struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
@@ -38,7 +39,7 @@ static bool softcap_makes_equal(const struct plan_item *item)
         .dist = item->dist, .logit_mean = item->logit_mean, .scale = (double)item->problem.scale};
     const struct fill_column q = fill_first_column(&spec, FILL_Q, p->head_dim);
     const struct fill_column k = fill_first_column(&spec, FILL_K, p->head_dim);
-    const double cap = (double)p->softcap, median = q.top * k.top * fabs((double)p->scale) / 2;
+    const double cap = (double)p->softcap, median = fabs(q.top * k.top * (double)p->scale) / 2;
     return cap > 0 && median > cap * log(2 * cap * 0x1p12) / 2;
 }
 

@@ -310,14 +310,18 @@ static void softcaps(void **state)
     static const struct {
         enum fill_dist dist;
         float cap;
+        double logit_mean;
         bool has_floor;
-    } cases[] = {{FILL_RISING, 5, true}, {FILL_RISING, 30, false}, {FILL_NORMAL, 30, false}, {FILL_HUGE, 5, false}};
+    } cases[] = {{FILL_RISING, 5, 0, true},  {FILL_RISING, 30, 0, false},    {FILL_NORMAL, 30, 0, false},
+                 {FILL_HUGE, 5, 0, false},   {FILL_NORMAL, 5, -20000, true}, {FILL_NORMAL, 5, 20000, true},
+                 {FILL_NORMAL, 5, -1, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct plan_item item = {.problem =
                                      DENSE(1, 4, 1, 300, 178, 160, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.0790569f, 0),
                                  .mode = ATTN_FWD,
                                  .dist = cases[i].dist,
+                                 .logit_mean = cases[i].logit_mean,
                                  .seed = 1};
         item.problem.softcap = cases[i].cap;
         const struct record_tensor right = judge_model(&item, HONEST, compute_all, false);
