@@ -29,8 +29,8 @@ double limits_logit_std(const struct plan_item *item)
     return 0;
 }
 
-/* Rising and falling logits run from 0 to a top; a common offset is that of all. Where a softcap c makes half of them or
- * more equal, so are P, and one rounding is that of all rows: c (1 - tanh |x|), about 2 c e^(-2 |x|), is below a
+/* Rising and falling logits run from 0 to a top; a common offset is that of all. Where a softcap c makes half of them
+ * or more equal, so are P, and one rounding is that of all rows: c (1 - tanh |x|), about 2 c e^(-2 |x|), is below a
  * sixteenth of what bf16 tells apart. */
 static bool softcap_makes_equal(const struct plan_item *item)
 {
