@@ -57,9 +57,10 @@ fi
 rm -f "$results/report.new/report.html" "$results/report.new/report.csv"
 keep_charts "$results/report.new" 'tflops-bf16-*.svg' 'tflops-fp32-*.svg' 'sustained-bf16-*.svg'
 without_absent_charts "$results/report.new/report.md"
-# Tenths of a pixel are enough, and spaces before the end of a path say nothing.
+# Tenths of a pixel are enough, spaces before the end of a path say nothing, and colours have short names.
 for chart in "$results"/report.new/*.svg; do
-    [ ! -e "$chart" ] || sed -i -E "s/([0-9]\.[0-9])[0-9]\b/\1/g; s/ +'\/>/'\/>/g" "$chart"
+    [ ! -e "$chart" ] || sed -i -E "s/([0-9]\.[0-9])[0-9]\b/\1/g; s/ +'\/>/'\/>/g; s/rgb\(85,85,85\)/#555/g; \
+        s/rgb\(221,221,221\)/#ddd/g; s/ class=\"gridline\" +/ /g; s/(stroke='[^']*')  +d=/\1 d=/g" "$chart"
 done
 rm -rf "$results/report"
 mv "$results/report.new" "$results/report"
