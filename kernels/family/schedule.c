@@ -55,7 +55,7 @@ static struct parts parts_of(const struct attn_problem *p, const struct family_t
     const int64_t lists = all_lists(p, tiling);
     const struct family_tile_lists layout = layout_of_lists(p, tiling);
     const int64_t bytes[] = {
-        is_packed || tiling->has_lists ? tiles * (int64_t)sizeof(struct family_work) + (int64_t)sizeof(int32_t) : 0,
+        is_packed || tiling->has_lists ? tiles * (int64_t)sizeof(struct family_work) + 2 * (int64_t)sizeof(int32_t) : 0,
         is_packed && tiling->is_keys ? family_row_blocks(p, tiling->row_block) * (int64_t)sizeof(int32_t) : 0,
         lists * (int64_t)sizeof(int32_t),
         lists * layout.sections * layout.chunks * FAMILY_LIST_CHUNK * (int64_t)sizeof(uint16_t),

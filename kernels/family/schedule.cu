@@ -38,7 +38,19 @@ __device__ __forceinline__ void let_main_start()
 /* The class of a work tile that visits so many tiles of at most `most`: 0 for those that visit most. */
 __device__ __forceinline__ int class_of(int64_t visited, int64_t most)
 {
-    return CLASSES - 1 - static_cast<int>(min(visited * (CLASSES - 1) / most, static_cast<int64_t>(CLASSES - 1)));
+    const float share = static_cast<float>(visited) / static_cast<float>(most);
+    return CLASSES - 1 - min(static_cast<int>(share * (CLASSES - 1)), CLASSES - 1);
+}
+
+/* The sum of x in the lanes up to this one (Hillis and Steele 1986). */
+__device__ __forceinline__ int sum_up_to(int x, int lane)
+{
+#pragma unroll
+    for (int step = 1; step < LANES; step *= 2) {
+        const int before = __shfl_up_sync(0xffffffffu, x, step);
+        x += lane >= step ? before : 0;
+    }
+    return x;
 }
 
 /* All threads of a block sort; for_each(each) calls each(work tile, its class) for the thread's own ones. Calls
@@ -46,22 +58,22 @@ __device__ __forceinline__ int class_of(int64_t visited, int64_t most)
 template <typename ForEach, typename Place>
 __device__ __forceinline__ int sort_by_class(const ForEach &for_each, const Place &place)
 {
-    __shared__ int counts[CLASSES];
-    const int thread = threadIdx.x;
+    __shared__ int counts[CLASSES], totals[LANES];
+    const int thread = threadIdx.x, warp = thread / LANES, lane = thread % LANES;
+    static_assert(THREADS == LANES * LANES, "a total for each lane");
 
     counts[thread] = 0;
     __syncthreads();
     for_each([&](const family_work &, int own_class) { atomicAdd(&counts[own_class], 1); });
     __syncthreads();
-    for (int step = 1; step < CLASSES; step *= 2) { /* the sum of all classes up to each (Hillis and Steele 1986) */
-        const int before = thread >= step ? counts[thread - step] : 0;
-        __syncthreads();
-        counts[thread] += before;
-        __syncthreads();
-    }
-    const int tiles = counts[CLASSES - 1], first = thread > 0 ? counts[thread - 1] : 0;
+    const int own = counts[thread], up_to_own = sum_up_to(own, lane); /* of the warp's classes */
+    if (lane == LANES - 1)
+        totals[warp] = up_to_own;
     __syncthreads();
-    counts[thread] = first;
+    const int up_to_lane = sum_up_to(totals[lane], lane);
+    const int tiles = __shfl_sync(0xffffffffu, up_to_lane, LANES - 1);
+    const int before = __shfl_sync(0xffffffffu, up_to_lane, max(warp - 1, 0));
+    counts[thread] = (warp > 0 ? before : 0) + up_to_own - own;
     __syncthreads();
     for_each([&](const family_work &work, int own_class) { place(atomicAdd(&counts[own_class], 1), work); });
     return tiles;
@@ -141,8 +153,10 @@ __global__ void __launch_bounds__(THREADS, 1) schedule_work(const __grid_constan
         if (at < params.order.work_tiles)
             params.order.work[at] = work;
     });
-    if (thread == 0)
-        *params.order.count = tiles;
+    if (thread == 0) {
+        params.order.count[0] = tiles;
+        params.order.count[1] = 0;
+    }
     for (int at = tiles + thread; at < params.order.work_tiles; at += THREADS)
         params.order.work[at] = {-1, 0, 0};
     if (params.order.row_blocks == NULL)

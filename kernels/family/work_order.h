@@ -18,7 +18,7 @@ struct family_work_order {
                                  have sequence -1. NULL: block numbers say what a block computes */
     int32_t *row_blocks;      /* device; packed, backward: the sequence of every row block (family_row_blocks) */
     int32_t work_tiles;       /* packed: room in `work`, at least the tiles there are */
-    int32_t *count;           /* device; packed: the tiles there are */
+    int32_t *count;           /* device; packed: the tiles there are, and a 0 (the forward on sm_90 counts with it) */
     struct divisor heads;     /* heads that an entry of `work` stands for */
 };
 

@@ -209,7 +209,7 @@ static struct sm90_fwd_softcap softcap_of(const struct attn_problem *p)
     return softcap;
 }
 
-/* Windows and lengths; the counter is behind the list of work tiles in the workspace. */
+/* Windows and lengths; where lengths are not packed the counter is behind what the kernels ahead fill. */
 static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                        const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile, char *workspace)
 {
@@ -230,7 +230,9 @@ static void set_ranges(struct fused_sm90_fwd_params *params, const struct attn_r
             p, tile->block_m, places_of(request->device, tile), request->device->l2_bytes);
         params->tiles = (int)(family_work_tiles(p, false, tile->block_m) * p->q_heads);
     }
-    params->tile_counter = (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
+    params->tile_counter = p->lengths == ATTN_PACKED
+                               ? params->ranges.order.count + 1 /* which the kernel ahead makes 0 */
+                               : (int *)(void *)(workspace + family_schedule_bytes(p, &tiling));
 }
 
 /* Parts of the last work tiles, and the workspace. */
@@ -340,7 +342,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     /* The counter first: the main kernel starts beside the one that lists its work, if nothing is between the two. */
     if (clusters == params.tiles)
         params.tile_counter = NULL;
-    else
+    else if (p->lengths != ATTN_PACKED)
         error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
     if (error != cudaSuccess)
         return attn_cuda_failure("cudaMemsetAsync", error, why);
