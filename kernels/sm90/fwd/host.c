@@ -250,23 +250,44 @@ static void set_parts(struct fused_sm90_fwd_params *params, const struct attn_re
     params->part_sum = (float *)(void *)(workspace + space.part_sum);
 }
 
+/* The map of a tensor of `heads` heads and of sequences of up to `len` rows. Packed, the tensor has `total` rows, and
+ * the rows of the map end with a sequence, so that what lies behind is read as zeros and not written: row i of a
+ * sequence of n rows is row len - n + i of the map, whose origin is `len` rows ahead of the tensor, and the last
+ * coordinate, which is the batch elsewhere, is the tensor's row behind the sequence. */
+static enum attn_status encode_rows(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                    const struct attn_problem *p, int64_t heads, int64_t len, int64_t total,
+                                    int box_rows, struct attn_message *why)
+{
+    const int64_t ahead = len * t->stride_row * (int64_t)attn_dtype_bytes(p->dtype);
+    struct attn_tensor ends = *t;
+    struct attn_problem sequences = *p;
+
+    if (p->lengths != ATTN_PACKED)
+        return tensor_map_encode(map, name, t, p, heads, len, box_rows, why);
+    if (ahead < 0 || (uintptr_t)t->data < (uintptr_t)ahead)
+        return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its address is below that of %lld rows", name,
+                         (long long)len);
+    ends.data = (void *)((uintptr_t)t->data - (uintptr_t)ahead);
+    ends.stride_batch = t->stride_row;
+    sequences.batch = total + 1;
+    return tensor_map_encode(map, name, &ends, &sequences, heads, len, box_rows, why);
+}
+
 static enum attn_status set_params(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                                    const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile,
                                    void *workspace, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
-    enum attn_status (*const encode)(CUtensorMap *, const char *, const struct attn_tensor *,
-                                     const struct attn_problem *, int64_t, int64_t, int, struct attn_message *) =
-        !tile->is_dense && !tile->has_lists ? tensor_map_encode_ranges : tensor_map_encode;
-    enum attn_status status = encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
+    enum attn_status status =
+        encode_rows(&params->q, "q", &t->q, p, p->q_heads, p->q_len, p->total_q, tile->block_m, why);
 
     if (status == ATTN_OK)
-        status = encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, loaded_keys, why);
+        status = encode_rows(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, p->total_k, loaded_keys, why);
     if (status == ATTN_OK)
-        status = encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, loaded_keys, why);
+        status = encode_rows(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, p->total_k, loaded_keys, why);
     if (status == ATTN_OK)
-        status = encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
+        status = encode_rows(&params->o, "o", &t->o, p, p->q_heads, p->q_len, p->total_q, FUSED_SM90_FWD_O_ROWS, why);
     params->lse = t->lse;
     fused_sm90_fwd_set_shape(params, request, rows_of(tile));
     params->scale_log2 = (tile->has_softcap ? p->softcap : p->scale) * LOG2_E;

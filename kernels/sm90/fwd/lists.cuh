@@ -13,7 +13,7 @@
 namespace sm90_fwd {
 
 struct Lists : Dense {
-    static constexpr bool IS_DENSE = false, HAS_LISTS = true, PREFETCHES = false;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = true;
 
     struct WorkTile {
         static constexpr int HIGHEST = 3, lowest_block = 0;

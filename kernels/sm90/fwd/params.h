@@ -71,7 +71,7 @@ struct fused_sm90_fwd_params {
     float *part_o;
     float *part_max, *part_sum; /* [slot][work_rows]: row max, as in the softmax (softmax.cuh), and row sum */
     struct attn_tensor o_rows;  /* O, for the kernel behind */
-    /* Of kernels for these (ranges.cuh); q, k, v, o are then of tensor_map_encode_ranges. */
+    /* Of kernels for these (ranges.cuh); q, k, v, o are then as encode_rows in host.c says. */
     struct sm90_fwd_ranges ranges;
     union { /* of kernels that have one of them */
         struct sm90_fwd_softcap softcap;

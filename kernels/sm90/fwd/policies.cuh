@@ -2,7 +2,7 @@
  * pairs of them are visible (`Work`), and what becomes of a score before the softmax (`Score`). Producer, consumers and
  * epilogue know of both only what is declared here. A kernel for other work is another struct with the members that
  * Dense and Ranges (ranges.cuh) share and, with IS_DENSE true, count_key_blocks and highest_seen_block as in Dense,
- * or, with IS_DENSE false, work_tile, seen_blocks and PREFETCHES as in Ranges. Pairs and parts take Dense alone. A
+ * or, with IS_DENSE false, work_tile and seen_blocks as in Ranges. Pairs and parts take Dense alone. A
  * kernel for other scores has the members of Plain (softcap.cuh). Each has its line in instances/.
  *
  * Blocks of keys have BLOCK_N keys and are numbered from the first key of a sequence. A work tile has blocks from

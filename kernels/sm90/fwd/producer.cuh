@@ -136,27 +136,6 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         grid_let_next_start(); /* the kernel that puts the parts together */
 }
 
-/* Brings what a work tile reads first into the second-level cache: Q, and as many of its highest keys. Where work tiles
- * have few keys, as in windows, all thread blocks begin with new ones at about the same time; without this what they
- * then read of the device memory at once takes longer than the loads are ahead. */
-template <typename Tile>
-__device__ __forceinline__ void prefetch_work_tile(const Params &params, const WorkTileOf<Tile> &tile)
-{
-    using Work = typename Tile::Work;
-    constexpr int BLOCKS = (Tile::BLOCK_M + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
-    const int kv_head = quotient(tile.head, params.group), highest = tile.lowest_block + tile.key_blocks - 1;
-#pragma unroll 1
-    for (int column = 0; column < Tile::HEAD_DIM; column += PANEL_COLUMNS) {
-        Work::prefetch(&params.q, column, Work::q_place(tile, tile.first_row));
-#pragma unroll 1
-        for (int n = highest; n > highest - BLOCKS && n >= tile.lowest_block; --n) {
-            const typename Work::Place place = Work::template key_place<Tile>(tile, n, kv_head);
-            Work::prefetch(&params.k, column, place);
-            Work::prefetch(&params.v, column, place);
-        }
-    }
-}
-
 /* The same for work tiles that begin at any block of keys, of which there may be none. How many work tiles there are
  * stands in device memory (order.count): the first one without blocks ends them. */
 template <typename Tile>
@@ -184,23 +163,11 @@ __device__ __forceinline__ void produce_qk_of_ranges(SharedStorage<Tile> &smem, 
             load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile);
             k.advance();
         };
-        /* The next tile is taken so many blocks ahead of the last one, no earlier, as in produce_qk. */
-        constexpr int AHEAD = Tile::Work::PREFETCHES ? 4 : 1;
         int n = tile.lowest_block + tile.key_blocks - 1;
 #pragma unroll 1
-        for (; n > tile.lowest_block + AHEAD; --n)
+        for (; n > tile.lowest_block + 1; --n)
             load_k(n);
-        number = take_work(smem, params, next_work);
-        if constexpr (Tile::Work::PREFETCHES) {
-#pragma unroll 1
-            for (int i = 0; i < 2 && n > tile.lowest_block; ++i, --n) /* until the number is there */
-                load_k(n);
-            if (number < params.tiles) {
-                const WorkTileOf<Tile> next = Tile::Work::template work_tile<Tile>(params, number);
-                if (next.key_blocks > 0)
-                    prefetch_work_tile<Tile>(params, next);
-            }
-        }
+        number = take_work(smem, params, next_work); /* as in produce_qk */
 #pragma unroll 1
         for (; n >= tile.lowest_block; --n)
             load_k(n);

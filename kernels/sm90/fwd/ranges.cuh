@@ -14,13 +14,13 @@
 namespace sm90_fwd {
 
 struct Ranges {
-    static constexpr bool IS_DENSE = false, HAS_LISTS = false, PREFETCHES = true;
+    static constexpr bool IS_DENSE = false, HAS_LISTS = false;
 
     struct WorkTile {
         int head, first_row, key_blocks,
             lowest_block; /* lowest_block: the lowest; key_blocks 0: there are no more tiles */
         int q_len, kv_len;
-        int q_row, k_row, q_end, k_end, wrap; /* coordinates of row 0 and key 0 (tensor_map_encode_ranges) */
+        int q_row, k_row, q_end, k_end; /* coordinates of row 0 and key 0 in the maps (encode_rows in host.c) */
         int sequence;
     };
 
@@ -35,41 +35,35 @@ struct Ranges {
     __device__ __forceinline__ static int q_len(const Params &, const WorkTile &tile) { return tile.q_len; }
 
     struct Place {
-        int row, head, end, wrap;
+        int row, head, end;
     };
 
     __device__ __forceinline__ static Place q_place(const WorkTile &tile, int row)
     {
-        return {tile.q_row + row, tile.head, tile.q_end, tile.wrap};
+        return {tile.q_row + row, tile.head, tile.q_end};
     }
 
     template <typename Tile>
     __device__ __forceinline__ static Place key_place(const WorkTile &tile, int block, int kv_head)
     {
-        return {tile.k_row + block * Tile::BLOCK_N, kv_head, tile.k_end, tile.wrap};
+        return {tile.k_row + block * Tile::BLOCK_N, kv_head, tile.k_end};
     }
 
     __device__ __forceinline__ static void load(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
                                                 uint64_t l2_policy, int column, const Place &place)
     {
-        tma_load(shared, map, barrier, l2_policy, column, place.row, place.head, place.end, place.wrap);
-    }
-
-    /* Brings a box into the second-level cache. */
-    __device__ __forceinline__ static void prefetch(const CUtensorMap *map, int column, const Place &place)
-    {
-        tma_prefetch(map, column, place.row, place.head, place.end, place.wrap);
+        tma_load(shared, map, barrier, l2_policy, column, place.row, place.head, place.end);
     }
 
     __device__ __forceinline__ static void store(const CUtensorMap *map, uint32_t shared, int column,
                                                  const Place &place)
     {
-        tma_store(map, shared, column, place.row, place.head, place.end, place.wrap);
+        tma_store(map, shared, column, place.row, place.head, place.end);
     }
 
     __device__ __forceinline__ static float *lse(const Params &params, const WorkTile &tile)
     {
-        if (tile.wrap != 0)
+        if (params.ranges.lengths.cu_seqlens_q != NULL)
             return params.lse + tile.head * params.ranges.lengths.total_q + (tile.q_end - tile.q_len);
         return params.lse + (int64_t(tile.sequence) * params.q_heads.value + tile.head) * params.q_len;
     }
@@ -103,11 +97,10 @@ struct Ranges {
         tile.first_row = row_tile * Tile::BLOCK_M;
         tile.q_len = s.q_len;
         tile.kv_len = s.kv_len;
-        tile.q_row = is_packed ? TENSOR_MAP_WRAP - s.q_len : 0;
-        tile.k_row = is_packed ? TENSOR_MAP_WRAP - s.kv_len : 0;
+        tile.q_row = is_packed ? params.q_len - s.q_len : 0;
+        tile.k_row = is_packed ? params.kv_len - s.kv_len : 0;
         tile.q_end = is_packed ? s.q_first + s.q_len : tile.sequence;
         tile.k_end = is_packed ? s.k_first + s.kv_len : tile.sequence;
-        tile.wrap = is_packed ? TENSOR_MAP_WRAP : 0;
         const family::TileRange keys =
             family::key_tiles_of(ranges.window, s, tile.first_row, Tile::BLOCK_M, Tile::BLOCK_N);
         tile.lowest_block = keys.first;
