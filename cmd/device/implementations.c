@@ -230,12 +230,13 @@ static bool check_variant(const struct impl_slot *slot)
     }
     if (!variant[0] || !impl)
         return true;
-    const char *names[64] = {NULL};
+    const char *names[64] = {NULL}; /* those that a misspelt one is compared with */
     int count = 0;
-    for (const struct attn_variant *v = impl->variants; v && v->name && count < 64; v++) {
+    for (const struct attn_variant *v = impl->variants; v && v->name; v++) {
         if (!strcmp(v->name, variant))
             return true;
-        names[count++] = v->name;
+        if (count < 64)
+            names[count++] = v->name;
     }
     const char *near = nearest_name(variant, names, count);
     if (count == 0)

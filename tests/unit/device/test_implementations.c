@@ -180,6 +180,27 @@ static void names_that_are_refused(void **state)
     impls_free(&impls);
 }
 
+static void one_of_many_variants(void **state)
+{
+    enum { COUNT = 100 };
+    static char names[COUNT][8];
+    static struct attn_variant variants[COUNT + 1];
+    const struct attn_impl many = {.name = "many", .platform = ATTN_CPU, .variants = variants};
+    const struct attn_impl *all[] = {&many};
+    const struct impls impls = {.all = all, .count = 1};
+    struct impl_slot slots[IMPL_MAX_SLOTS];
+    int count = 0;
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "v%d", i);
+        variants[i].name = names[i];
+    }
+    assert_int_equal(select_names(&impls, (const char *[]){"many:v0", "many:v99", NULL}, slots, &count), EXIT_OK);
+    assert_string_equal(slots[1].variant, "v99");
+    assert_int_equal(select_names(&impls, (const char *[]){"many:v100", NULL}, slots, &count), EXIT_USAGE);
+    assert_has(said, "--impl many:v100: unknown variant, did you mean many:v10?");
+}
+
 static void a_name_of_many_suffixes(void **state)
 {
     static const struct attn_problem p = {.batch = 1,
@@ -348,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_path_without_a_slash),
         cmocka_unit_test(chosen_by_name),
         cmocka_unit_test(names_that_are_refused),
+        cmocka_unit_test(one_of_many_variants),
         cmocka_unit_test(a_name_of_many_suffixes),
         cmocka_unit_test(names_for_invariance),
         cmocka_unit_test(a_slot_and_a_problem),
