@@ -79,6 +79,25 @@ __device__ __forceinline__ void exp2_approx_if(float &y, float x, bool condition
         : "f"(x), "r"(static_cast<int>(condition)));
 }
 
+/* The larger one; NaN where one of them is.
+ * PTX ISA, "Floating Point Instructions: max". */
+__device__ __forceinline__ float max_or_nan(float x, float y)
+{
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+    return larger;
+}
+
+/* 2^x for x up to 127 without the special function unit: its integer by way of a number whose last bit is 1, the rest
+ * by a polynomial, with an error below 2^-13. Below -120 it is 2^-120. */
+__device__ __forceinline__ float exp2_polynomial(float x)
+{
+    constexpr float ROUNDS = 12582912.0f; /* 1.5 * 2^23 */
+    const float bounded = max_or_nan(x, -120.0f), rounded = bounded + ROUNDS, f = bounded - (rounded - ROUNDS);
+    const float y = fmaf(fmaf(fmaf(0.05500857f, f, 0.24221096f), f, 0.69328297f), f, 1.0f);
+    return y * __int_as_float((__float_as_int(rounded) << 23) + 0x3f800000);
+}
+
 /* ---- division ---- */
 
 /* Division of numbers in 0 .. 2^31 - 1 by one that the host has prepared (kernels/common/divisor.h). It needs no

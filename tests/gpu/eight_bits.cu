@@ -1,6 +1,7 @@
 /* The device code of test_eight_bits.c. */
 #include "tests/gpu/eight_bits.h"
 
+#include "kernels/device/arithmetic.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/eight_bits.cuh"
 #include "kernels/device/memory.cuh"
@@ -75,6 +76,13 @@ template <typename T> __global__ void pack(const float *from, uint32_t *packed, 
         packed[i] = pack4<T>(from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]);
 }
 
+__global__ void exponentiate(const float *x, float *y, int count)
+{
+    const int i = blockIdx.x * WARPGROUP + threadIdx.x;
+    if (i < count)
+        y[i] = exp2_polynomial(x[i]);
+}
+
 extern "C" {
 
 cudaError_t eight_bits_multiply(bool from_registers, enum attn_dtype dtype, int n, int k, const uint8_t *a,
@@ -95,6 +103,12 @@ cudaError_t eight_bits_pack(enum attn_dtype dtype, const float *from, uint32_t *
 {
     (dtype == ATTN_E5M2 ? pack<e5m2> : pack<e4m3>)<<<(count + WARPGROUP - 1) / WARPGROUP, WARPGROUP>>>(from, packed,
                                                                                                        count);
+    return cudaGetLastError();
+}
+
+cudaError_t eight_bits_exp2(const float *x, float *y, int count)
+{
+    exponentiate<<<(count + WARPGROUP - 1) / WARPGROUP, WARPGROUP>>>(x, y, count);
     return cudaGetLastError();
 }
 

@@ -1,5 +1,5 @@
-/* Products of 8-bit numbers (kernels/device/eight_bits.cuh), each launched alone: eight_bits.cu, for
- * test_eight_bits.c. */
+/* Products of 8-bit numbers (kernels/device/eight_bits.cuh), and weights that are rounded to them, each launched alone:
+ * eight_bits.cu, for test_eight_bits.c. */
 #ifndef FABENCH_TESTS_GPU_EIGHT_BITS_H
 #define FABENCH_TESTS_GPU_EIGHT_BITS_H
 
@@ -21,6 +21,9 @@ cudaError_t eight_bits_multiply(bool from_registers, enum attn_dtype, int n, int
 
 /* packed[i]: four floats as pack4 stores them. */
 cudaError_t eight_bits_pack(enum attn_dtype, const float *from, uint32_t *packed, int count);
+
+/* y[i] = 2^x[i] as exp2_polynomial computes it. */
+cudaError_t eight_bits_exp2(const float *x, float *y, int count);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 /* Products of 8-bit numbers on sm_90a against plain C, where every order of sums is exact; how many bits such a product
- * keeps of a sum; the rounding of floats to 8 bits against kernels/common/small_floats.h. */
+ * keeps of a sum; the rounding of floats to 8 bits against kernels/common/small_floats.h; 2^x of a polynomial. */
 #include "tests/gpu/eight_bits.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -142,6 +142,32 @@ static void test_pack(enum attn_dtype dtype)
     need_cuda(cudaFree(packed_device), "cudaFree");
 }
 
+/* 2^x of a polynomial: its error, whole numbers, and what is no number. */
+static void test_exp2(void)
+{
+    enum { COUNT = 1 << 16, ENDS = 4 };
+    static float x[COUNT], y[COUNT];
+    static const float ends[ENDS] = {-INFINITY, -1e30f, -120.0f, NAN};
+    double most = 0;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = i < ENDS ? ends[i] : -120.0f + (float)i * (128.0f / COUNT); /* steps of 2^-9 */
+    float *x_device = device_alloc(sizeof x), *y_device = device_alloc(sizeof y);
+    need_cuda(cudaMemcpy(x_device, x, sizeof x, cudaMemcpyHostToDevice), "upload");
+    need_cuda(eight_bits_exp2(x_device, y_device, COUNT), "exp2");
+    need_cuda(cudaMemcpy(y, y_device, sizeof y, cudaMemcpyDeviceToHost), "download");
+    int wrong = 0;
+    for (int i = ENDS; i < COUNT; i++) {
+        most = fmax(most, fabs(y[i] / exp2((double)x[i]) - 1));
+        wrong += x[i] == rintf(x[i]) && y[i] != exp2f(x[i]);
+    }
+    check(most < 0x1p-13, "exp2_polynomial: relative error %.3g", most);
+    check(wrong == 0, "exp2_polynomial: %d whole numbers wrong", wrong);
+    check(y[0] == 0x1p-120f && y[1] == y[0] && y[2] == y[0] && isnan(y[3]), "exp2_polynomial: %g %g %g %g at the ends",
+          y[0], y[1], y[2], y[3]);
+    need_cuda(cudaFree(x_device), "cudaFree");
+    need_cuda(cudaFree(y_device), "cudaFree");
+}
+
 int main(void)
 {
     const struct attn_device device = check_device();
@@ -155,5 +181,6 @@ int main(void)
         test_bits((enum attn_dtype)dtype);
         test_pack((enum attn_dtype)dtype);
     }
+    test_exp2();
     return check_finish();
 }

@@ -13,13 +13,18 @@
 
 namespace sm90_fp8 {
 
-/* Ping-pong: a warpgroup waits for the one before it, issues its products, and lets the next one issue when it has its
- * scores, so that the products of one run beside the exponentials of another. */
-__device__ __forceinline__ void ping_pong_wait(int consumer) { bar_sync(1 + consumer, 2 * WARPGROUP); }
+/* Ping-pong, where a tile has it: a warpgroup waits for the one before it, issues its products, and lets the next one
+ * issue when it has its scores, so that the products of one run beside the exponentials of another. */
+template <typename Tile> __device__ __forceinline__ void ping_pong_wait(int consumer)
+{
+    if constexpr (Tile::IN_TURN)
+        bar_sync(1 + consumer, 2 * WARPGROUP);
+}
 
 template <typename Tile> __device__ __forceinline__ void ping_pong_pass(int consumer)
 {
-    bar_arrive(1 + (consumer + 1 == Traits<Tile>::CONSUMERS ? 0 : consumer + 1), 2 * WARPGROUP);
+    if constexpr (Tile::IN_TURN)
+        bar_arrive(1 + (consumer + 1 == Traits<Tile>::CONSUMERS ? 0 : consumer + 1), 2 * WARPGROUP);
 }
 
 /* One lane of each warp says that the warp has finished with a stage. */
@@ -166,6 +171,8 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params &params, int consumer)
 {
     using S = Traits<Tile>;
+    /* Where registers are short, values that are the same in a warp are kept in uniform ones. */
+    constexpr bool IS_TIGHT = S::CONSUMERS == 3 && Tile::BLOCK_SCALES;
     const int lane = threadIdx.x % 32, warp_row = consumer * 64 + threadIdx.x / 32 % 4 * 16;
     PipelineState<Tile::K_STAGES> k;
     PipelineState<Tile::V_STAGES> v;
@@ -177,7 +184,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         ping_pong_pass<Tile>(consumer); /* warpgroup 0 begins */
 #pragma unroll 1
     for (uint32_t turn = 0;; ++turn) {
-        const uint32_t q_stage = turn % Q_STAGES, q_phase = turn / Q_STAGES % 2; /* in one register */
+        const uint32_t q_stage = IS_TIGHT ? keep_uniform(turn % Q_STAGES) : turn % Q_STAGES,
+                       q_phase = turn / Q_STAGES % 2; /* in one register */
         mbarrier_wait(shared_address(&smem.work_tile_full[q_stage]), q_phase);
         const Dense::WorkTile &tile = smem.work_tile[q_stage]; /* read where it is needed */
         int n = keep_uniform(tile.key_blocks) - 1;
@@ -192,12 +200,15 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             keep_uniform(wgmma_k_major(shared_address(smem.q[q_stage]) + consumer * 64 * S::ROW_BYTES));
         uint32_t q_fragments[S::Q_FRAGMENTS][4], p[S::SCORES / 4];
         float s[S::SCORES], o[S::OUTPUTS], product[S::PRODUCTS];
-        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}};
+        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}, false};
         float alpha[2], factor[2] = {1.0f, 1.0f}; /* factor: of O, ahead of its newest product */
         const int first_scale = keep_uniform(key_scales(params, tile));
-        const float of_rows = row_scale_log2<Tile>(params, tile, first_row);
-        float scale_log2 =
-            of_rows * params.scales_of_k[first_scale + (Tile::BLOCK_SCALES ? quotient(n, params.scale_blocks) : 0)];
+        float of_rows = row_scale_log2<Tile>(params, tile, first_row);
+        if constexpr (IS_TIGHT)
+            of_rows = keep_uniform(of_rows);
+        const int newest_scale = first_scale + (Tile::BLOCK_SCALES ? quotient(n, params.scale_blocks) : 0);
+        float scale_log2 = of_rows * params.scales_of_k[newest_scale];
+        float of_v = Tile::BLOCK_SCALES ? params.scales_of_v[newest_scale] : 1.0f; /* the scale of O */
         Consumer<T, Tile> c = {smem, params, consumer, query, first_k, first_v, k, v, q_fragments, s, o, product, p};
         const auto mask = [&](int block) {
             if (block >= first_masked) { /* computed here: the main loop has no registers for it */
@@ -205,6 +216,11 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                 Dense::mask(s, params.dense, {}, block * Tile::BLOCK_N + thread % 4 * 2,
                             tile.first_row + thread / 32 * 16 + thread % 32 / 4 + shift + 1);
             }
+        };
+        bool has_both = false; /* K of the next block and V of this one: asked for early, as an answer takes long */
+        const auto ask = [&] {
+            const bool has_k = mbarrier_test(shared_address(&smem.k_full[k.stage]), k.phase);
+            has_both = has_k & mbarrier_test(shared_address(&smem.v_full[v.stage]), v.phase);
         };
         mbarrier_wait(shared_address(&smem.q_full[q_stage]), q_phase);
 #pragma unroll
@@ -215,7 +231,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
 
         /* The first block: S and P. */
         mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
-        ping_pong_wait(consumer);
+        ping_pong_wait<Tile>(consumer);
         c.hold_q();
         wgmma_fence();
         c.start_scores();
@@ -225,29 +241,27 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         c.release_k();
         mask(n);
         move_row_max(s, rows, alpha, scale_log2);
-        pack_weights<T>(p, s, rows, scale_log2);
+        ask();
+        pack_weights<T, 0>(p, s, rows, scale_log2);
 
 #pragma unroll 1
         for (--n; n >= 0; --n) {
-            float next_k = 1.0f; /* asked for ahead of S */
-            if constexpr (Tile::BLOCK_SCALES)
-                next_k = params.scales_of_k[first_scale + quotient(n, params.scale_blocks)];
-            mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
-            if constexpr (!Tile::OVERLAPS) { /* the second product of the block before, then S */
-                c.issue_output(factor);
-                c.finish_output(factor);
+            float next_k = 1.0f, next_v = 1.0f; /* asked for ahead of S */
+            if constexpr (Tile::BLOCK_SCALES) {
+                const int at = first_scale + quotient(n, params.scale_blocks);
+                next_k = params.scales_of_k[at];
+                next_v = params.scales_of_v[at];
             }
-            mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
-            ping_pong_wait(consumer);
+            if (!has_both) {
+                mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
+                mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+            }
+            ping_pong_wait<Tile>(consumer);
             c.hold_q();
             wgmma_fence();
             c.start_scores();
-            if constexpr (Tile::OVERLAPS) { /* beside it */
-                c.issue_output(factor);
-                wgmma_wait<1>();
-            } else {
-                wgmma_wait<0>();
-            }
+            c.issue_output(factor); /* of the block before, beside S */
+            wgmma_wait<1>();
             wgmma_hold(s);
             ping_pong_pass<Tile>(consumer);
             c.release_k();
@@ -255,18 +269,17 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             if constexpr (Tile::BLOCK_SCALES)
                 scale_log2 = of_rows * next_k;
             move_row_max(s, rows, alpha, scale_log2);
-            if constexpr (Tile::OVERLAPS)
-                c.finish_output(factor);
+            c.finish_output(factor);
             factor[0] = alpha[0];
             factor[1] = alpha[1];
             if constexpr (Tile::BLOCK_SCALES) { /* O is in units of the scale of its newest block of V */
-                const float *const scales = params.scales_of_v + first_scale;
-                const float ratio =
-                    __fdividef(scales[quotient(n + 1, params.scale_blocks)], scales[quotient(n, params.scale_blocks)]);
+                const float ratio = __fdividef(of_v, next_v);
+                of_v = next_v;
                 factor[0] *= ratio;
                 factor[1] *= ratio;
             }
-            pack_weights<T>(p, s, rows, scale_log2);
+            ask();
+            pack_weights<T, Tile::POLYNOMIAL_EVERY>(p, s, rows, scale_log2);
         }
 
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
@@ -274,14 +287,14 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const Dense::WorkTile done = tile;
         __syncwarp(); /* all lanes have read it */
         release(&smem.q_empty[q_stage]);
-        const float scale_v = params.scales_of_v[key_scales(params, done)]; /* of the last block, that of key 0 */
+        const float scale_v = Tile::BLOCK_SCALES ? of_v : params.scales_of_v[key_scales(params, done)];
         float inverse[2];
         finalize_rows(inverse, rows, scale_v, done, params, done.first_row + warp_row + lane / 4);
         c.finish_output(factor);
         write_output<Tile>(smem, consumer, o, inverse, done, params, done.first_row + warp_row);
     }
     if (consumer == 0)
-        ping_pong_wait(consumer); /* for the last pass, so that no barrier is left with arrivals */
+        ping_pong_wait<Tile>(consumer); /* for the last pass, so that no barrier is left with arrivals */
     if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }

@@ -22,7 +22,7 @@ __device__ __forceinline__ void finalize_rows(float (&factor)[2], RowState &rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
-        const bool sees_none = sum == 0.0f;
+        const bool sees_none = sum < NO_WEIGHT;
         factor[half] = sees_none ? 0.0f : __fdividef(scale_v, sum);
         if (params.dense.lse != NULL && threadIdx.x % 4 == 0 && row + 8 * half < params.dense.q_len)
             Dense::lse(params.dense, tile)[row + 8 * half] =

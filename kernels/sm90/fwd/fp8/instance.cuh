@@ -11,7 +11,7 @@ namespace sm90_fp8 {
             fused_fp8_kernel<T, With<TILE, true, false>>, fused_fp8_kernel<T, With<TILE, true, SHORT>> \
         } \
     }
-#define FP8_TILE_ROW(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, SHORT, COST, START) \
+#define FP8_TILE_ROW(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, TURNS, EVERY, SHORT, COST, START) \
     {{{"fp8_d" #DIM "_m" #ROWS "n" #KEYS, \
        #ROWS " x " #KEYS " tile, 64 rows a warpgroup, 8 bits, " #OF_K " stages of K, " #OF_V " of V transposed"}, \
       DIM, \

@@ -18,21 +18,22 @@ constexpr int V_ROW_BYTES = 128;                              /* of V transposed
 constexpr int O_PANEL_COLUMNS = 64, O_PANEL_BYTES = 16 * 128; /* of O: what a warp stores of 64 columns */
 
 /* head_dim; rows; keys of a block; pipeline stages of K, of V as it comes, and of V transposed; how many steps of 32
- * columns of Q are kept in registers; whether the second product of a block runs beside S of the next one; whether
- * short sums are faster, which `fast` requests have then; time for a row and key in per cent of that of the first tile
- * of the head_dim; time of a tile apart from its keys, in keys. */
-#define FP8_TILES_D128(ROW) ROW(128, 128, 128, 4, 2, 3, 0, true, false, 100, 200)
+ * columns of Q are kept in registers; whether warpgroups issue their products in turn; of how many weights one is a
+ * polynomial (pack_weights); whether short sums are faster, which `fast` requests have then; time for a row and key in
+ * per cent of that of the first tile of the head_dim; time of a tile apart from its keys, in keys. */
+#define FP8_TILES_D128(ROW) ROW(128, 128, 128, 4, 2, 3, 0, false, 0, false, 100, 200)
 #define FP8_TILES_D64(ROW) \
-    ROW(64, 192, 128, 5, 2, 4, 0, false, true, 100, 200) \
-    ROW(64, 128, 128, 5, 2, 4, 2, true, false, 108, 200)
+    ROW(64, 192, 128, 5, 2, 4, 0, true, 0, true, 100, 200) \
+    ROW(64, 128, 128, 5, 2, 4, 2, true, 8, false, 120, 200)
 
 #define FP8_TILE_NAME(DIM, ROWS) Fp8D##DIM##M##ROWS
-#define FP8_TILE_STRUCT(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, BESIDE, SHORT, COST, START) \
+#define FP8_TILE_STRUCT(DIM, ROWS, KEYS, OF_K, OF_RAW, OF_V, Q_STEPS, TURNS, EVERY, SHORT, COST, START) \
     struct FP8_TILE_NAME(DIM, ROWS) { \
         using Work = Dense; \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, CLUSTER = 1; \
         static constexpr int K_STAGES = OF_K, RAW_STAGES = OF_RAW, V_STAGES = OF_V, Q_REGISTER_STEPS = Q_STEPS; \
-        static constexpr bool OVERLAPS = BESIDE; \
+        static constexpr bool IN_TURN = TURNS; \
+        static constexpr int POLYNOMIAL_EVERY = EVERY; \
     };
 FP8_TILES_D128(FP8_TILE_STRUCT)
 FP8_TILES_D64(FP8_TILE_STRUCT)
