@@ -8,7 +8,7 @@ measure: a process of FABENCH (build/release/fabench) for each run, OUT/<run>.js
 again. All take some 80 s on an H200. Beside FlashAttention-3: scripts/decode_vs_fa3.py.
 
 table: pages are compared by their shares of the read ceiling, other pairs of problems by times. Rows that did not pass
-their check are left out.
+their check have no figure and count as missed.
 
 Exit codes: 0 every bar is met, 1 one is not or has no record, 2 usage, 5 nothing to compare, 130 the limit ended it.
 """
@@ -17,11 +17,10 @@ import argparse
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 
-from ratios import Failure, reporting, rows_of, write_csv
+from ratios import Failure, failed_rows, make_record, reporting, rows_of, write_csv
 
 OURS, STABLE, PAGES = "fused_sm90", "fused_sm90:invariant", (16, 64, 256)
 BOTH, CACHE = f"--impl {OURS},{STABLE}", "--mode decode --d 128 --shape 32x8"
@@ -46,21 +45,14 @@ def measure(options):
     program, until, worst = os.environ.get("FABENCH", "build/release/fabench"), time.monotonic() + options.limit_s, 0
     for run, asked in RUNS.items():
         record, begin = os.path.join(options.out, f"{run}.jsonl"), time.monotonic()
-        if options.only and run not in options.only or os.path.exists(record):
+        if options.only and run not in options.only:
             continue
-        if os.path.exists(record + ".part"):
-            os.remove(record + ".part")
-        words = [*asked.split(), *SHORT.split(), "--out", "none", "--jsonl", record + ".part"]
-        try:
-            code = subprocess.run([program, *words], check=False, timeout=max(until - begin, 0.1)).returncode
-        except subprocess.TimeoutExpired:
-            return 130
-        except OSError as error:
-            raise Failure(5, f"{program}: {error.strerror}") from error
-        print(f"{run}: exit {code}, {time.monotonic() - begin:.0f} s", flush=True)
-        worst = max(worst, min(code, 1))
-        if os.path.exists(record + ".part"):
-            os.replace(record + ".part", record)
+        code = make_record(program, [*asked.split(), *SHORT.split(), "--out", "none"], record, until - begin)
+        if code == 130:
+            return code
+        if code is not None:
+            print(f"{run}: exit {code}, {time.monotonic() - begin:.0f} s", flush=True)
+            worst = max(worst, code != 0)
     return worst
 
 
@@ -100,8 +92,8 @@ def bars_of(records):
 
 
 def table(options):
-    records = {run: list(rows_of(path).values()) for run in RUNS
-               if os.path.exists(path := os.path.join(options.out, f"{run}.jsonl"))}
+    paths = {run: path for run in RUNS if os.path.exists(path := os.path.join(options.out, f"{run}.jsonl"))}
+    records = {run: list(rows_of(path).values()) for run, path in paths.items()}
     if not records:
         raise Failure(5, f"{options.out}: no record of a run")
     lines = []
@@ -112,10 +104,12 @@ def table(options):
         lines.append([bar, *words, f"{figure:.3f}", limit, met])
         print(*(word for word in lines[-1] if word not in ("", 0, "fixed")))
     missed, missing = sum(line[-1] != "met" for line in lines), sorted(set(RUNS) - set(records))
-    print(f"{len(lines)} points, {missed} missed" + (f"; no record: {', '.join(missing)}" if missing else ""))
+    failed = sum(map(failed_rows, paths.values()))
+    print(f"{len(lines)} points, {missed} missed; {failed} rows did not pass" +
+          (f"; no record: {', '.join(missing)}" if missing else ""))
     if options.csv:
         write_csv(options.csv, ["bar", *COLUMNS, "figure", "limit", "met"], lines)
-    return 1 if missed or missing else 0
+    return 1 if missed or missing or failed else 0
 
 
 def main():

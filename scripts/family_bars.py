@@ -21,11 +21,10 @@ import math
 import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 
-from ratios import Failure, paired, reporting, rows_of, write_csv
+from ratios import Failure, make_record, paired, reporting, rows_of, write_csv
 
 OURS, PEER = "fused_sm90", "fa3"
 LONG = "--causal --batch 1 --seqlen 16k"
@@ -90,22 +89,15 @@ def measure(options):
                 impl = OURS if not kind else f"{OURS},{OURS}:deterministic" if kind == "both" else f"{OURS},{PEER}"
                 if kind == "peer" and not plugin:
                     kind, impl = "", OURS
-                words += ["--impl", impl, *SHORT.split(), "--mode", mode, "--out", "none", "--jsonl", record + ".part"]
+                words += ["--impl", impl, *SHORT.split(), "--mode", mode, "--out", "none"]
                 words += [] if "--dtype" in words else ["--dtype", "bf16"]
                 words += ["--impl-lib", plugin, "--peer", PEER] if kind == "peer" else []
                 os.makedirs(folder, exist_ok=True)
-                if os.path.exists(record + ".part"):
-                    os.remove(record + ".part")
-                try:
-                    code = subprocess.run([program, *words], check=False, timeout=until - time.monotonic()).returncode
-                except subprocess.TimeoutExpired:
-                    return 130
-                except OSError as error:
-                    raise Failure(5, f"{program}: {error.strerror}") from error
+                code = make_record(program, words, record, until - time.monotonic())
+                if code == 130:
+                    return code
                 print(f"{repeat} {run} {mode}: exit {code}", flush=True)
-                worst = max(worst, min(code, 1))
-                if os.path.exists(record + ".part"):
-                    os.replace(record + ".part", record)
+                worst = max(worst, code != 0)
     return worst
 
 

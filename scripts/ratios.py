@@ -27,6 +27,7 @@ import json
 import math
 import os
 import statistics
+import subprocess
 import sys
 
 PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout", "scale",
@@ -77,6 +78,32 @@ def rows_of(path):
             by_impl = problems.setdefault(problem_of(row), {})
             by_impl[row.get("impl")] = by_impl[row.get("asked")] = row
     return problems
+
+
+def make_record(program, words, record, limit_s):
+    """Runs the program with --jsonl; the record has its name only when the program has ended by itself. The exit code of
+    the program; 130 where the limit ended it. A record that is there is not made again: then None."""
+    if os.path.exists(record):
+        return None
+    part = record + ".part"
+    if os.path.exists(part):
+        os.remove(part)
+    try:
+        code = subprocess.run([program, *words, "--jsonl", part], check=False, timeout=max(limit_s, 0.1)).returncode
+    except subprocess.TimeoutExpired:
+        return 130
+    except OSError as error:
+        raise Failure(5, f"{program}: {error.strerror}") from error
+    if code >= 0 and os.path.exists(part):  # not of a program that a signal ended
+        os.replace(part, record)
+    return code
+
+
+def failed_rows(path):
+    """How many rows of a record did not run or did not pass their check."""
+    with open(path, encoding="utf-8") as file:
+        rows = [row for row in map(json.loads, filter(str.strip, file)) if row.get("type") == "row"]
+    return sum(row.get("status") != "ok" or row.get("check") != "pass" for row in rows)
 
 
 def paired(ours, theirs):

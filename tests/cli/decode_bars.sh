@@ -34,6 +34,12 @@ expect_code 0
 expect "five processes" test "$(wc -l <out)" -eq 5
 measure --only pages-16,lengths
 expect "only what is missing" test "$(cut -d: -f1 out)" = lengths
+printf '#!/bin/sh\nkill -9 $$\n' >killed
+chmod +x killed
+code=0
+FABENCH=$PWD/killed "$bars" measure crashed --only sm80 >out 2>err || code=$?
+expect_code 1
+expect "no record of a program that was killed" test ! -e crashed/sm80.jsonl
 
 what=table
 code=0
@@ -48,6 +54,7 @@ says "new rows,.*,8,8k" "1.100,1.04,missed"
 says "8 bits / 16 bits" "2.000,1.8,met"
 says '"invariant, mean of 2"' "0.980,0.97,met"
 expect "no row of a failed check" test -z "$(grep 32k table.csv)"
+expect_stdout '; 3 rows did not pass'
 "$bars" table nothing >out 2>err || code=$?
 expect_code 5
 finish
